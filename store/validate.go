@@ -1,0 +1,234 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+// The limits of what a store takes, in bytes.
+const (
+	MaxName    = 100       // names of sagas, steps and partitions
+	MaxText    = 1000      // resource type and id, key, worker, actor, error class, trace parent
+	MaxMessage = 64 * 1024 // error messages, stacks, reasons
+	MaxState   = 1 << 20   // the state, and the value of a cell
+)
+
+// Times outside of these years are refused: not every store can keep them.
+var (
+	minTime = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
+	maxTime = time.Date(9999, 12, 31, 23, 59, 59, int(time.Second-1), time.UTC)
+)
+
+// Validate reports, as an error that wraps [ErrInvalid] and names the field
+// and the rule, whether x cannot be stored. Texts must be valid UTF-8 without
+// NUL and within the limits of this package; the state must be a JSON object
+// in valid UTF-8 (escapes of any kind are kept as they are); numbers must not
+// be negative and must fit in 32 bits.
+func (x *Execution) Validate() error {
+	var v validator
+	v.id("id", x.ID)
+	v.name("saga", x.Saga)
+	v.count("version", x.Version)
+	v.name("partition", x.Partition)
+	v.text("resource type", x.Resource.Type, MaxText)
+	v.text("resource id", x.Resource.ID, MaxText)
+	v.text("key", x.Key, MaxText)
+	v.must(x.Status.Valid(), "status", "is none of the statuses")
+	v.must(x.Direction.Valid(), "direction", "is neither execute nor compensate")
+	v.text("step", x.Step, MaxName)
+	v.count("epoch", x.Epoch)
+	for i := range x.Ledger {
+		e := &x.Ledger[i]
+		v.name("ledger name", e.Name)
+		v.must(e.InDoubt.Valid(), "ledger in_doubt", "is none of the policies")
+		v.must(e.Status.Valid(), "ledger status", "is none of the step statuses")
+		v.count("ledger opens", e.Opens)
+		v.count("ledger round", e.Round)
+		v.timePtr("ledger doubt_until", e.DoubtUntil)
+	}
+	v.object("state", x.State)
+	if a := x.Attempt; a != nil {
+		v.count("attempt number", a.Number)
+		v.text("attempt worker", a.Worker, MaxText)
+		v.time("attempt started_at", a.StartedAt)
+		v.time("attempt lease_until", a.LeaseUntil)
+		v.timePtr("attempt timeout_at", a.TimeoutAt)
+	}
+	v.timePtr("due_at", x.DueAt)
+	v.timePtr("wake_at", x.WakeAt)
+	v.timePtr("offered_at", x.OfferedAt)
+	v.count("tries", x.Tries)
+	v.count("resumes", x.Resumes)
+	v.failure("failure", x.Failure)
+	v.text("reason", x.Reason, MaxMessage)
+	if q := x.Request; q != nil {
+		v.must(q.Turn == TurnNone || q.Turn == TurnCompensate || q.Turn == TurnCancel, "request turn", "is none of the turns")
+		v.text("request actor", q.Actor, MaxText)
+		v.text("request reason", q.Reason, MaxMessage)
+		v.time("request at", q.At)
+	}
+	v.text("trace parent", x.TraceParent, MaxText)
+	v.time("created_at", x.CreatedAt)
+	v.time("updated_at", x.UpdatedAt)
+	v.time("progress_at", x.ProgressAt)
+	v.timePtr("finished_at", x.FinishedAt)
+	return v.err
+}
+
+// Validate reports, as an error that wraps [ErrInvalid], whether c cannot be
+// written together with the execution of this id.
+func (c *Change) Validate(id uuid.UUID) error {
+	var v validator
+	for i := range c.Attempts {
+		a := &c.Attempts[i]
+		v.must(a.Execution == id, "attempt", "belongs to another execution")
+		v.must(a.Status.Valid() && a.Status != AttemptRunning, "attempt status", "is not that of a closed attempt")
+		v.must(a.LateStatus == "" || a.LateStatus.Valid(), "attempt late_status", "is none of the attempt statuses")
+		v.must(a.Direction.Valid(), "attempt direction", "is neither execute nor compensate")
+		v.text("attempt step", a.Step, MaxName)
+		v.count("attempt epoch", a.Epoch)
+		v.count("attempt number", a.Number)
+		v.text("attempt worker", a.Worker, MaxText)
+		v.time("attempt started_at", a.StartedAt)
+		v.time("attempt lease_until", a.LeaseUntil)
+		v.timePtr("attempt finished_at", a.FinishedAt)
+		v.failure("attempt failure", a.Failure)
+		v.text("attempt stack", a.Stack, MaxMessage)
+		v.text("attempt reason", a.Reason, MaxMessage)
+	}
+	for i := range c.Audit {
+		e := &c.Audit[i]
+		v.must(e.Execution == id, "audit entry", "belongs to another execution")
+		v.name("audit act", e.Act)
+		v.text("audit actor", e.Actor, MaxText)
+		v.text("audit reason", e.Reason, MaxMessage)
+		v.must(e.Before.Valid() && e.After.Valid(), "audit status", "is none of the statuses")
+		v.time("audit at", e.At)
+	}
+	for _, w := range c.Wake {
+		v.id("wake id", w.ID)
+		v.must(w.ID != id, "wake id", "is the execution's own")
+		v.time("wake at", w.At)
+	}
+	if v.err != nil {
+		return v.err
+	}
+	for _, x := range c.Create {
+		if err := x.Validate(); err != nil {
+			return fmt.Errorf("created execution: %w", err)
+		}
+	}
+	return nil
+}
+
+// ValidateUpdate reports, as an error that wraps [ErrInvalid], whether x may
+// not be written over old, with c: besides [Execution.Validate] and
+// [Change.Validate] the ID, CreatedAt and Revision must be those of old.
+func ValidateUpdate(old, x *Execution, c *Change) error {
+	var v validator
+	v.must(x.ID == old.ID, "id", "must not change")
+	v.must(x.Revision == old.Revision, "revision", "must not change")
+	v.must(Micros(x.CreatedAt).Equal(Micros(old.CreatedAt)), "created_at", "must not change")
+	if v.err != nil {
+		return v.err
+	}
+	if err := x.Validate(); err != nil {
+		return err
+	}
+	return c.Validate(x.ID)
+}
+
+// ValidateCell reports, as an error that wraps [ErrInvalid], whether a cell
+// cannot be written.
+func ValidateCell(name string, value json.RawMessage) error {
+	var v validator
+	v.must(name != "", "cell name", "is empty")
+	v.text("cell name", name, 200)
+	if value != nil {
+		v.must(len(value) <= MaxState, "cell value", "is longer than 1 MiB")
+		v.must(utf8.Valid(value), "cell value", "is not valid UTF-8")
+		v.must(json.Valid(value), "cell value", "is not valid JSON")
+	}
+	return v.err
+}
+
+// Validate reports, as an error that wraps [ErrInvalid], whether q is no query.
+func (q *DueQuery) Validate() error {
+	var v validator
+	v.must(q.Limit >= 1, "limit", "is below 1")
+	v.must(q.Hold >= 0, "hold", "is negative")
+	v.time("now", q.Now)
+	return v.err
+}
+
+// Validate reports, as an error that wraps [ErrInvalid], whether q is no query.
+func (q *StalledQuery) Validate() error {
+	var v validator
+	v.must(q.Limit >= 1, "limit", "is below 1")
+	v.time("progress_before", q.ProgressBefore)
+	return v.err
+}
+
+// A validator keeps the first fault it is told of.
+type validator struct{ err error }
+
+func (v *validator) must(ok bool, field, rule string) {
+	if !ok && v.err == nil {
+		v.err = fmt.Errorf("%w: %s %s", ErrInvalid, field, rule)
+	}
+}
+
+func (v *validator) id(field string, id uuid.UUID) { v.must(id != uuid.Nil, field, "is the nil UUID") }
+
+func (v *validator) name(field, s string) {
+	v.must(s != "", field, "is empty")
+	v.text(field, s, MaxName)
+}
+
+func (v *validator) text(field, s string, limit int) {
+	v.must(utf8.ValidString(s), field, "is not valid UTF-8")
+	v.must(!strings.ContainsRune(s, 0), field, "contains NUL")
+	if len(s) > limit {
+		v.must(false, field, fmt.Sprintf("is longer than %d bytes", limit))
+	}
+}
+
+func (v *validator) count(field string, n int) {
+	v.must(n >= 0 && n <= math.MaxInt32, field, "is negative or too large")
+}
+
+func (v *validator) time(field string, t time.Time) {
+	v.must(!t.Before(minTime) && !t.After(maxTime), field, "is outside of the years 1 to 9999")
+}
+
+func (v *validator) timePtr(field string, t *time.Time) {
+	if t != nil {
+		v.time(field, *t)
+	}
+}
+
+func (v *validator) failure(field string, f *Failure) {
+	if f == nil {
+		return
+	}
+	v.text(field+" class", f.Class, MaxText)
+	v.text(field+" message", f.Message, MaxMessage)
+	v.text(field+" step", f.Step, MaxName)
+}
+
+func (v *validator) object(field string, b json.RawMessage) {
+	v.must(len(b) <= MaxState, field, "is longer than 1 MiB")
+	v.must(utf8.Valid(b), field, "is not valid UTF-8")
+	if v.err != nil {
+		return
+	}
+	trimmed := bytes.TrimLeft(b, " \t\r\n")
+	v.must(len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(b), field, "is not a JSON object")
+}
