@@ -1,0 +1,203 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+	"github.com/leveret-go/leveret/store"
+)
+
+var errDeadlock = errors.New("memory: deadlock: two writes wake each other's executions; nothing was written")
+
+// A lock is that of a row: a channel, so that a ctx can end the wait.
+type lock struct {
+	slot   chan struct{}
+	holder *atomic.Pointer[transaction]
+}
+
+func newLock() lock {
+	return lock{slot: make(chan struct{}, 1), holder: new(atomic.Pointer[transaction])}
+}
+
+// locked says whether a transaction holds the lock. With Store.mu held a no is
+// as good as the lock: who takes it now cannot read the row before.
+func (l *lock) locked() bool { return len(l.slot) == cap(l.slot) }
+
+// A transaction is one WithLock or Advance: the locks it holds, the one of the
+// written row first.
+type transaction struct {
+	store   *Store
+	held    []*row
+	waiting *row // for it, while holding others; guarded by Store.waits
+}
+
+// lock takes the lock of r, or returns ctx's error, or errDeadlock.
+func (t *transaction) lock(ctx context.Context, r *row) error {
+	select {
+	case r.lock.slot <- struct{}{}:
+		t.took(r)
+		return nil
+	default:
+	}
+	// Only who holds a lock can be waited for.
+	if len(t.held) > 0 {
+		if !t.wait(r) {
+			return errDeadlock
+		}
+		defer t.waited()
+	}
+	select {
+	case r.lock.slot <- struct{}{}:
+		t.took(r)
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t *transaction) took(r *row) {
+	r.lock.holder.Store(t)
+	t.held = append(t.held, r)
+}
+
+// wait notes that t waits for r, unless that would close a circle. Every other
+// member of a circle noted its wait before, and took its locks before that.
+func (t *transaction) wait(r *row) bool {
+	t.store.waits.Lock()
+	defer t.store.waits.Unlock()
+	for next := r; next != nil; {
+		holder := next.lock.holder.Load()
+		if holder == t {
+			return false
+		}
+		if holder == nil {
+			break
+		}
+		next = holder.waiting
+	}
+	t.waiting = r
+	return true
+}
+
+func (t *transaction) waited() {
+	t.store.waits.Lock()
+	t.waiting = nil
+	t.store.waits.Unlock()
+}
+
+// end gives all locks back.
+func (t *transaction) end() {
+	for _, r := range t.held {
+		// Before the slot is free: the next holder stores itself after it.
+		r.lock.holder.Store(nil)
+		<-r.lock.slot
+	}
+}
+
+// write publishes x, as the execution of r, together with c at one moment, and
+// returns it as stored. The lock of r is held.
+func (t *transaction) write(ctx context.Context, r *row, x *store.Execution, c store.Change) (*store.Execution, error) {
+	s := t.store
+	old := s.current(r)
+	if c.SameState {
+		z := *x
+		z.State = old.State
+		x = &z
+	}
+	if err := store.ValidateUpdate(old, x, &c); err != nil {
+		return nil, err
+	}
+	y := x.Clone()
+	y.Revision++
+	created := make([]*store.Execution, len(c.Create))
+	for i, x := range c.Create {
+		created[i] = x.Clone()
+		created[i].Revision = 1
+	}
+	if err := t.lockWoken(ctx, c.Wake); err != nil {
+		return nil, err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := s.check(old, y, created); err != nil {
+		return nil, err
+	}
+	s.replace(r, y)
+	for i := range c.Attempts {
+		r.record(&c.Attempts[i])
+	}
+	for _, e := range c.Audit {
+		e.At = store.Micros(e.At)
+		r.audit = append(r.audit, e)
+	}
+	for _, w := range c.Wake {
+		s.wake(w)
+	}
+	for i, x := range created {
+		s.insert(x)
+		c.Create[i].Revision = 1
+	}
+	return y, nil
+}
+
+// lockWoken locks the rows to wake, in the order of their ids.
+func (t *transaction) lockWoken(ctx context.Context, wake []store.Wake) error {
+	if len(wake) == 0 {
+		return nil
+	}
+	seen := make(map[uuid.UUID]bool, len(wake))
+	rows := make([]*row, 0, len(wake))
+	for _, w := range wake {
+		if r := t.store.row(w.ID); r != nil && !seen[w.ID] {
+			seen[w.ID] = true
+			rows = append(rows, r)
+		}
+	}
+	slices.SortFunc(rows, byID)
+	for _, r := range rows {
+		if err := t.lock(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wake makes an execution due, if it is one to look at; s.mu and its lock are
+// held.
+func (s *Store) wake(w store.Wake) {
+	r := s.rows[w.ID]
+	if r == nil || r.x.Status.Finished() || r.x.Status == store.StatusHalted {
+		return
+	}
+	x := *r.x
+	x.Revision++
+	if x.Attempt == nil {
+		if at := store.Micros(w.At); x.DueAt == nil || x.DueAt.After(at) {
+			x.DueAt = &at
+		}
+		x.OfferedAt = nil
+	}
+	s.replace(r, &x)
+}
+
+// record adds a closed attempt, or to a known one what came late; s.mu is held.
+func (r *row) record(a *store.Attempt) {
+	for i := len(r.attempts) - 1; i >= 0; i-- {
+		k := &r.attempts[i]
+		if k.Number != a.Number || k.Step != a.Step || k.Direction != a.Direction || k.Epoch != a.Epoch {
+			continue
+		}
+		if k.LateStatus == "" {
+			k.Late, k.LateStatus = a.Late, a.LateStatus
+		}
+		return
+	}
+	r.attempts = append(r.attempts, a.Clone())
+}
