@@ -1,0 +1,267 @@
+package rows
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/uptrace/bun"
+
+	"github.com/leveret-go/leveret/store"
+)
+
+// Columns are the columns of executions, in the order of [Execution.Values]
+// and [Execution.Dest]. The state comes last, where SQLite can leave the pages
+// it overflows to alone.
+var Columns = []string{
+	"id", "saga", "version", "partition", "resource_type", "resource_id", "key",
+	"status", "direction", "step", "epoch", "ledger",
+	"attempt_number", "attempt_worker", "attempt_started_at", "attempt_lease_until", "attempt_timeout_at",
+	"due_at", "wake_at", "offered_at", "tries", "resumes",
+	"failure_class", "failure_message", "failure_step", "reason", "request", "trace_parent",
+	"created_at", "updated_at", "progress_at", "finished_at", "revision", "state",
+}
+
+// UpdateColumns are the columns that an update sets, in the order of
+// [Execution.UpdateValues]: all but id and created_at, which never change, and
+// state, which is set only when it did.
+var UpdateColumns = func() []string {
+	var columns []string
+	for _, c := range Columns {
+		if c != "id" && c != "created_at" && c != "state" {
+			columns = append(columns, c)
+		}
+	}
+	return columns
+}()
+
+// An Execution is a row of executions. It is nothing but data: a field for
+// each column, JSON as text.
+type Execution struct {
+	bun.BaseModel `bun:"table:executions,alias:x"`
+
+	ID           uuid.UUID       `bun:"id"`
+	Saga         string          `bun:"saga"`
+	Version      int             `bun:"version"`
+	Partition    string          `bun:"partition"`
+	ResourceType string          `bun:"resource_type"`
+	ResourceID   string          `bun:"resource_id"`
+	Key          string          `bun:"key"`
+	Status       store.Status    `bun:"status"`
+	Direction    store.Direction `bun:"direction"`
+	Step         string          `bun:"step"`
+	Epoch        int             `bun:"epoch"`
+	Ledger       string          `bun:"ledger"`
+
+	AttemptNumber     *int    `bun:"attempt_number"` // NULL, as the four below, when none is open
+	AttemptWorker     *string `bun:"attempt_worker"`
+	AttemptStartedAt  *Time   `bun:"attempt_started_at"`
+	AttemptLeaseUntil *Time   `bun:"attempt_lease_until"`
+	AttemptTimeoutAt  *Time   `bun:"attempt_timeout_at"`
+
+	DueAt     *Time `bun:"due_at"`
+	WakeAt    *Time `bun:"wake_at"`
+	OfferedAt *Time `bun:"offered_at"`
+	Tries     int   `bun:"tries"`
+	Resumes   int   `bun:"resumes"`
+
+	FailureClass   *string `bun:"failure_class"` // NULL, as the two below, when there is none
+	FailureMessage *string `bun:"failure_message"`
+	FailureStep    *string `bun:"failure_step"`
+	Reason         string  `bun:"reason"`
+	Request        *string `bun:"request"`
+	TraceParent    string  `bun:"trace_parent"`
+
+	CreatedAt  Time   `bun:"created_at"`
+	UpdatedAt  Time   `bun:"updated_at"`
+	ProgressAt Time   `bun:"progress_at"`
+	FinishedAt *Time  `bun:"finished_at"`
+	Revision   int64  `bun:"revision"`
+	State      string `bun:"state"`
+}
+
+// FromExecution returns x as a row. It shares nothing with x but strings. x
+// must have passed [store.Execution.Validate].
+func FromExecution(x *store.Execution) (*Execution, error) {
+	r := &Execution{
+		ID: x.ID, Saga: x.Saga, Version: x.Version, Partition: x.Partition,
+		ResourceType: x.Resource.Type, ResourceID: x.Resource.ID, Key: x.Key,
+		Status: x.Status, Direction: x.Direction, Step: x.Step, Epoch: x.Epoch,
+		DueAt: newTimePtr(x.DueAt), WakeAt: newTimePtr(x.WakeAt), OfferedAt: newTimePtr(x.OfferedAt),
+		Tries: x.Tries, Resumes: x.Resumes, Reason: x.Reason, TraceParent: x.TraceParent,
+		CreatedAt: NewTime(x.CreatedAt), UpdatedAt: NewTime(x.UpdatedAt), ProgressAt: NewTime(x.ProgressAt),
+		FinishedAt: newTimePtr(x.FinishedAt), Revision: x.Revision, State: string(x.State),
+	}
+	var err error
+	if r.Ledger, err = encodeLedger(x.Ledger); err != nil {
+		return nil, err
+	}
+	if a := x.Attempt; a != nil {
+		number, worker, started, lease := a.Number, a.Worker, NewTime(a.StartedAt), NewTime(a.LeaseUntil)
+		r.AttemptNumber, r.AttemptWorker, r.AttemptStartedAt, r.AttemptLeaseUntil = &number, &worker, &started, &lease
+		r.AttemptTimeoutAt = newTimePtr(a.TimeoutAt)
+	}
+	if f := x.Failure; f != nil {
+		class, message, step := f.Class, f.Message, f.Step
+		r.FailureClass, r.FailureMessage, r.FailureStep = &class, &message, &step
+	}
+	if x.Request != nil {
+		q := *x.Request
+		q.At = store.Micros(q.At)
+		b, err := json.Marshal(&q)
+		if err != nil {
+			return nil, fmt.Errorf("rows: encode request: %w", err)
+		}
+		s := string(b)
+		r.Request = &s
+	}
+	return r, nil
+}
+
+// Store returns the row as a record that shares nothing with r but strings.
+func (r *Execution) Store() (*store.Execution, error) {
+	x := &store.Execution{
+		ID: r.ID, Saga: r.Saga, Version: r.Version, Partition: r.Partition,
+		Resource: store.Resource{Type: r.ResourceType, ID: r.ResourceID}, Key: r.Key,
+		Status: r.Status, Direction: r.Direction, Step: r.Step, Epoch: r.Epoch,
+		State: json.RawMessage(r.State),
+		DueAt: timePtr(r.DueAt), WakeAt: timePtr(r.WakeAt), OfferedAt: timePtr(r.OfferedAt),
+		Tries: r.Tries, Resumes: r.Resumes, Reason: r.Reason, TraceParent: r.TraceParent,
+		CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time, ProgressAt: r.ProgressAt.Time,
+		FinishedAt: timePtr(r.FinishedAt), Revision: r.Revision,
+	}
+	var err error
+	if x.Ledger, err = decodeLedger(r.Ledger); err != nil {
+		return nil, fmt.Errorf("rows: execution %s: %w", r.ID, err)
+	}
+	if r.AttemptNumber != nil {
+		if r.AttemptWorker == nil || r.AttemptStartedAt == nil || r.AttemptLeaseUntil == nil {
+			return nil, fmt.Errorf("rows: execution %s: open attempt lacks worker, start or lease", r.ID)
+		}
+		x.Attempt = &store.OpenAttempt{
+			Number: *r.AttemptNumber, Worker: *r.AttemptWorker, StartedAt: r.AttemptStartedAt.Time,
+			LeaseUntil: r.AttemptLeaseUntil.Time, TimeoutAt: timePtr(r.AttemptTimeoutAt),
+		}
+	}
+	x.Failure = failure(r.FailureClass, r.FailureMessage, deref(r.FailureStep))
+	if r.Request != nil {
+		x.Request = new(store.Request)
+		if err := json.Unmarshal([]byte(*r.Request), x.Request); err != nil {
+			return nil, fmt.Errorf("rows: execution %s: decode request: %w", r.ID, err)
+		}
+		x.Request.At = store.Micros(x.Request.At)
+	}
+	return x, nil
+}
+
+// Dest returns pointers to the fields, in the order of [Columns], for Scan of
+// database/sql and of pgx.
+func (r *Execution) Dest() []any {
+	return []any{
+		&r.ID, &r.Saga, &r.Version, &r.Partition, &r.ResourceType, &r.ResourceID, &r.Key,
+		&r.Status, &r.Direction, &r.Step, &r.Epoch, &r.Ledger,
+		&r.AttemptNumber, &r.AttemptWorker, &r.AttemptStartedAt, &r.AttemptLeaseUntil, &r.AttemptTimeoutAt,
+		&r.DueAt, &r.WakeAt, &r.OfferedAt, &r.Tries, &r.Resumes,
+		&r.FailureClass, &r.FailureMessage, &r.FailureStep, &r.Reason, &r.Request, &r.TraceParent,
+		&r.CreatedAt, &r.UpdatedAt, &r.ProgressAt, &r.FinishedAt, &r.Revision, &r.State,
+	}
+}
+
+// Values returns what to bind for [Columns]: strings, int64s, what t makes of
+// times, and nil for NULL. JSON is bound as a string, never as []byte, and an
+// id as its canonical text.
+func (r *Execution) Values(t TimeValue) []any {
+	values := make([]any, 0, len(Columns)+2)
+	values = append(values, r.ID.String())
+	values = r.appendMutable(values, t, true)
+	return append(values, r.State)
+}
+
+// UpdateValues returns what to bind for [UpdateColumns]; see Values.
+func (r *Execution) UpdateValues(t TimeValue) []any {
+	return r.appendMutable(make([]any, 0, len(Columns)+2), t, false)
+}
+
+func (r *Execution) appendMutable(values []any, t TimeValue, created bool) []any {
+	values = append(values,
+		r.Saga, int64(r.Version), r.Partition, r.ResourceType, r.ResourceID, r.Key,
+		string(r.Status), string(r.Direction), r.Step, int64(r.Epoch), r.Ledger,
+		nullInt(r.AttemptNumber), nullString(r.AttemptWorker),
+		t.ptr(r.AttemptStartedAt), t.ptr(r.AttemptLeaseUntil), t.ptr(r.AttemptTimeoutAt),
+		t.ptr(r.DueAt), t.ptr(r.WakeAt), t.ptr(r.OfferedAt), int64(r.Tries), int64(r.Resumes),
+		nullString(r.FailureClass), nullString(r.FailureMessage), nullString(r.FailureStep),
+		r.Reason, nullString(r.Request), r.TraceParent,
+	)
+	if created {
+		values = append(values, t.of(r.CreatedAt))
+	}
+	return append(values, t.of(r.UpdatedAt), t.of(r.ProgressAt), t.ptr(r.FinishedAt), r.Revision)
+}
+
+// encodeLedger never writes null: an empty ledger is [] in the database, and
+// nil in the record.
+func encodeLedger(ledger []store.LedgerEntry) (string, error) {
+	if len(ledger) == 0 {
+		return "[]", nil
+	}
+	entries := ledger
+	for i := range ledger {
+		if ledger[i].DoubtUntil == nil {
+			continue
+		}
+		if &entries[0] == &ledger[0] {
+			entries = append([]store.LedgerEntry(nil), ledger...)
+		}
+		t := store.Micros(*ledger[i].DoubtUntil)
+		entries[i].DoubtUntil = &t
+	}
+	b, err := json.Marshal(entries)
+	if err != nil {
+		return "", fmt.Errorf("rows: encode ledger: %w", err)
+	}
+	return string(b), nil
+}
+
+func decodeLedger(s string) ([]store.LedgerEntry, error) {
+	if s == "[]" {
+		return nil, nil
+	}
+	var ledger []store.LedgerEntry
+	if err := json.Unmarshal([]byte(s), &ledger); err != nil {
+		return nil, fmt.Errorf("decode ledger: %w", err)
+	}
+	for i := range ledger {
+		if d := ledger[i].DoubtUntil; d != nil {
+			*d = store.Micros(*d)
+		}
+	}
+	return ledger, nil
+}
+
+func failure(class, message *string, step string) *store.Failure {
+	if class == nil {
+		return nil
+	}
+	return &store.Failure{Class: *class, Message: deref(message), Step: step}
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func nullString(s *string) any {
+	if s == nil {
+		return nil
+	}
+	return *s
+}
+
+func nullInt(n *int) any {
+	if n == nil {
+		return nil
+	}
+	return int64(*n)
+}
