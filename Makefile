@@ -1,0 +1,50 @@
+# Every target runs on a plain POSIX sh. CI runs the same ones: see .ci/run.
+
+GO       ?= go
+PACKAGES ?= ./...
+FUZZTIME ?= 30s
+BENCH    ?= .
+
+# A checkout that belongs to somebody else has no version to stamp into a program.
+export GOFLAGS += -buildvcs=false
+
+.DEFAULT_GOAL := help
+.PHONY: help test race lint explore fuzz bench demo
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-9s %s\n", $$1, $$2 }' Makefile
+
+test: ## Run all tests with private services; installs these first where it can (Debian, root)
+	@sh internal/testenv/install.sh
+	@mkdir -p bin
+	@$(GO) build -o bin/testenv ./internal/testenv/cmd/testenv
+	LEVERET_REQUIRE_SERVICES=1 bin/testenv $(GO) test -race -timeout 7m $(PACKAGES)
+
+race: ## Run all tests; those whose service is missing are skipped
+	$(GO) test -race -timeout 10m $(PACKAGES)
+
+lint: ## Check format, vet and staticcheck; silent when all is well
+	@files=$$({ git ls-files -co --exclude-standard -- '*.go' 2>/dev/null || find . -name '*.go'; } | \
+		sort -u | while IFS= read -r f; do if [ -f "$$f" ]; then echo "$$f"; fi; done); \
+	if [ -z "$$files" ]; then exit 0; fi; \
+	bad=$$(gofmt -l $$files) || exit 1; \
+	if [ -n "$$bad" ]; then echo "not formatted:"; echo "$$bad"; exit 1; fi
+	@$(GO) vet $(PACKAGES)
+	@$(GO) tool staticcheck $(PACKAGES)
+
+explore: ## Explore the state machine in full (up to an hour)
+	LEVERET_EXPLORE=full $(GO) test -run '^TestMachineExplored' -timeout 60m -v ./saga
+
+fuzz: ## Fuzz every fuzz test for FUZZTIME (30s)
+	@grep -rlE '^func Fuzz' --include='*_test.go' . | sort | while IFS= read -r file; do \
+		for f in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
+			echo "$$f in $$(dirname "$$file")"; \
+			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" </dev/null || exit 1; \
+		done; \
+	done
+
+bench: ## Run the benchmarks that match BENCH (all)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem $(PACKAGES)
+
+demo: ## Run the demo
+	$(GO) run ./cmd/saga-demo
