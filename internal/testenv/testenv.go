@@ -203,7 +203,7 @@ func need(t testing.TB, err error) {
 		return
 	}
 	if missing := (*missingError)(nil); errors.As(err, &missing) && !Required() {
-		t.Skipf("skipped: this test needs %s", missing.Error())
+		t.Skipf("skipped: %v", missing)
 	}
 	t.Fatalf("testenv: %v", err)
 }

@@ -133,6 +133,7 @@ func TestPgBouncerPoolsByTransaction(t *testing.T) {
 }
 
 func TestPostgresSurvivesItsEnds(t *testing.T) {
+	t.Parallel()
 	s := NewPostgres(t)
 	if err := execute(s.URL(), "CREATE TABLE hare (id int)"); err != nil {
 		t.Fatal(err)
@@ -171,6 +172,7 @@ func TestPostgresSurvivesItsEnds(t *testing.T) {
 }
 
 func TestRabbitSurvivesItsEnds(t *testing.T) {
+	t.Parallel()
 	s := NewRabbit(t, "heartbeat = 7")
 	conn, err := amqp091.Dial(s.URL())
 	if err != nil {
@@ -216,6 +218,7 @@ func TestServersEndWithTheirTest(t *testing.T) {
 }
 
 func TestKilledTestLeavesNothing(t *testing.T) {
+	t.Parallel()
 	_, err := findPostgres("postgres")
 	need(t, err)
 	_, err = findRabbit()
