@@ -1,0 +1,383 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/leveret-go/leveret/store"
+)
+
+// claim takes due executions of the case's partition.
+func (e *env) claim(q store.DueQuery) []*store.Execution {
+	e.Helper()
+	if q.Partition == "" {
+		q.Partition = e.tag
+	}
+	list, err := e.s.ClaimDue(e.Context(), q)
+	e.ok(err)
+	return list
+}
+
+func ids(list []*store.Execution) []uuid.UUID {
+	var ids []uuid.UUID
+	for _, x := range list {
+		ids = append(ids, x.ID)
+	}
+	return ids
+}
+
+var claimCases = []testCase{
+	{
+		name:    "ClaimDueHolds",
+		promise: "ClaimDue sets their DueAt to q.Now + q.Hold, and their OfferedAt to q.Now where it is nil; and returns them as they are after that. Nothing else changes, the revision neither.",
+		run: func(e *env) {
+			full := e.full()
+			full.DueAt, full.OfferedAt = at(-time.Second), at(-time.Minute)
+			e.ok(e.s.Create(e.Context(), full))
+			plain := e.create()
+			now := base.Add(time.Second)
+			got := e.claim(store.DueQuery{Now: now.Add(999), Hold: time.Minute, Limit: 10})
+			full.DueAt, plain.DueAt = at(61*time.Second), at(61*time.Second)
+			plain.OfferedAt = &now
+			e.same("what ClaimDue returned", got, []*store.Execution{full, plain})
+			e.same("the one offered before", e.get(full.ID), full)
+			e.same("the one not offered before", e.get(plain.ID), plain)
+		},
+	},
+	{
+		name:    "ClaimDueInOrder",
+		promise: "ClaimDue takes at most q.Limit executions, those due longest first (then by id).",
+		run: func(e *env) {
+			var want []*store.Execution
+			for i := range 12 {
+				want = append(want, e.execution(func(x *store.Execution) { x.DueAt = at(-time.Duration(i/3) * time.Second) }))
+			}
+			for _, i := range []int{4, 11, 0, 7, 2, 9, 5, 1, 10, 3, 8, 6} {
+				e.ok(e.s.Create(e.Context(), want[i]))
+			}
+			slices.SortFunc(want, func(a, b *store.Execution) int {
+				if c := a.DueAt.Compare(*b.DueAt); c != 0 {
+					return c
+				}
+				return bytes.Compare(a.ID[:], b.ID[:])
+			})
+			for i := 0; i < len(want); i += 5 {
+				n := min(5, len(want)-i)
+				got := e.claim(store.DueQuery{Now: base, Hold: time.Hour, Limit: 5})
+				e.same("ids", ids(got), ids(want[i:i+n]))
+			}
+			if got := e.claim(store.DueQuery{Now: base, Hold: time.Hour, Limit: 5}); len(got) > 0 {
+				e.Errorf("%d were claimed twice", len(got))
+			}
+		},
+	},
+	{
+		name:    "ClaimDueTakesWhatIsDue",
+		promise: "ClaimDue takes executions whose DueAt is at or before q.Now.",
+		run: func(e *env) {
+			long, now, later := e.create(), e.create(), e.create()
+			set := func(x *store.Execution, due *time.Time) {
+				e.update(x.ID, func(x *store.Execution) store.Change {
+					x.DueAt = due
+					return store.Change{}
+				})
+			}
+			set(long, at(-1000*time.Hour))
+			set(now, at(0))
+			set(later, at(time.Microsecond))
+			for _, status := range store.Statuses() {
+				x := e.create(func(x *store.Execution) { x.Status = status })
+				set(x, nil) // finished, halted, or waiting without a deadline
+			}
+			got := ids(e.claim(store.DueQuery{Now: base, Hold: time.Hour, Limit: 100}))
+			e.same("due then", got, []uuid.UUID{long.ID, now.ID})
+			got = ids(e.claim(store.DueQuery{Now: base.Add(time.Microsecond), Hold: time.Hour, Limit: 100}))
+			e.same("due a microsecond later", got, []uuid.UUID{later.ID})
+			set(later, at(0))
+			got = ids(e.claim(store.DueQuery{Now: base, Limit: 100}))
+			e.same("made due again", got, []uuid.UUID{later.ID})
+			got = ids(e.claim(store.DueQuery{Now: base, Limit: 100}))
+			e.same("held for no time", got, []uuid.UUID{later.ID})
+		},
+	},
+	{
+		name:    "ClaimDueOfAPartition",
+		promise: `DueQuery.Partition: only executions of that partition; "": all.`,
+		fresh:   true,
+		run: func(e *env) {
+			var want []uuid.UUID
+			for i, p := range []string{e.tag, e.tag + "2", e.tag[1:], "T" + e.tag[1:]} {
+				x := e.create(func(x *store.Execution) { x.Partition = p; x.DueAt = at(time.Duration(i) * time.Microsecond) })
+				want = append(want, x.ID)
+			}
+			got, err := e.s.ClaimDue(e.Context(), store.DueQuery{Now: base.Add(time.Second), Limit: 10, Partition: e.tag})
+			e.ok(err)
+			e.same("one partition", ids(got), want[:1])
+			got, err = e.s.ClaimDue(e.Context(), store.DueQuery{Now: base.Add(time.Second), Limit: 10})
+			e.ok(err)
+			e.same("all partitions", ids(got), append(want[1:], want[0]))
+			// It moves with the execution.
+			e.update(want[1], func(x *store.Execution) store.Change {
+				x.Partition = e.tag
+				x.DueAt = at(0)
+				return store.Change{}
+			})
+			got, err = e.s.ClaimDue(e.Context(), store.DueQuery{Now: base, Limit: 10, Partition: e.tag})
+			e.ok(err)
+			e.same("after one changed its partition", ids(got), want[1:2])
+		},
+	},
+	{
+		name:    "ClaimDueOnce",
+		promise: "Of any number of simultaneous callers each execution goes to exactly one.",
+		run: func(e *env) {
+			const total = 60
+			for range total {
+				e.create()
+			}
+			var mu sync.Mutex
+			claimed := map[uuid.UUID]int{}
+			take := func() (int, error) {
+				list, err := e.s.ClaimDue(e.Context(), store.DueQuery{Now: base, Hold: time.Hour, Limit: 7, Partition: e.tag})
+				mu.Lock()
+				defer mu.Unlock()
+				for _, x := range list {
+					claimed[x.ID]++
+				}
+				return len(list), err
+			}
+			for _, err := range race(func(int) error {
+				for {
+					if n, err := take(); n == 0 || err != nil {
+						return err
+					}
+				}
+			}) {
+				e.ok(err)
+			}
+			// Each that was passed over meanwhile has stayed due.
+			for {
+				n, err := take()
+				e.ok(err)
+				if n == 0 {
+					break
+				}
+			}
+			for id, n := range claimed {
+				if n != 1 {
+					e.Errorf("execution %s was claimed %d times", id, n)
+				}
+			}
+			if len(claimed) != total {
+				e.Errorf("%d of %d executions were claimed", len(claimed), total)
+			}
+		},
+	},
+	{
+		name:    "ClaimDuePassesLocked",
+		promise: "Rows locked by WithLock are passed over and stay due; a store with a single writer waits instead.",
+		run: func(e *env) {
+			locked, next := e.create(), e.create(func(x *store.Execution) { x.DueAt = at(time.Second) })
+			q := store.DueQuery{Now: base.Add(time.Second), Hold: time.Hour, Limit: 1, Partition: e.tag}
+			release := e.hold(locked.ID, nil)
+			if e.opts.SingleWriter {
+				e.waits("ClaimDue", func(ctx context.Context) error { _, err := e.s.ClaimDue(ctx, q); return err })
+				release()
+				e.same("after the lock", ids(e.claim(q)), []uuid.UUID{locked.ID})
+				return
+			}
+			e.soon("ClaimDue", func(ctx context.Context) error {
+				got, err := e.s.ClaimDue(ctx, q)
+				e.same("while the first was locked", ids(got), []uuid.UUID{next.ID})
+				return err
+			})
+			release()
+			e.same("after the lock", ids(e.claim(q)), []uuid.UUID{locked.ID})
+		},
+	},
+	{
+		name:    "ClaimDueRefuses",
+		promise: "A Limit below 1 and a negative Hold are ErrInvalid.",
+		run: func(e *env) {
+			x := e.create()
+			was := e.stored(x.ID)
+			for _, q := range []store.DueQuery{{Limit: 0}, {Limit: -1}, {Limit: 1, Hold: -1}} {
+				q.Now, q.Partition = base, e.tag
+				_, err := e.s.ClaimDue(e.Context(), q)
+				e.is(err, store.ErrInvalid)
+			}
+			e.untouched("ClaimDue", x.ID, was)
+		},
+	},
+}
+
+var renewal = store.Renewal{Now: base, Until: base.Add(time.Hour), DueAt: base.Add(2 * time.Hour)}
+
+// renew prolongs leases and checks the answers.
+func (e *env) renew(what string, leases []store.Lease, want ...store.LeaseState) {
+	e.Helper()
+	got, err := e.s.Renew(e.Context(), leases, renewal)
+	e.ok(err)
+	e.same(what, got, want)
+}
+
+func lease(x *store.Execution) store.Lease {
+	l, _ := x.Lease()
+	return l
+}
+
+// renewed says how an execution looks after Renew.
+func renewed(x *store.Execution) *store.Execution {
+	x = x.Clone()
+	x.Attempt.LeaseUntil, x.DueAt = renewal.Until, &renewal.DueAt
+	return x
+}
+
+var renewCases = []testCase{
+	{
+		name:    "RenewProlongs",
+		promise: "For an open attempt with this token Renew sets LeaseUntil to r.Until and the execution's DueAt to r.DueAt. The revision does not change.",
+		run: func(e *env) {
+			full := e.full()
+			full.Attempt.LeaseUntil, full.Request = *at(time.Microsecond), nil
+			e.ok(e.s.Create(e.Context(), full))
+			plain := e.create(opened)
+			e.renew("answers", []store.Lease{lease(full), lease(plain)}, store.LeaseHeld, store.LeaseHeld)
+			e.same("the first", e.get(full.ID), renewed(full))
+			e.same("the second", e.get(plain.ID), renewed(plain))
+			var none []store.Lease
+			e.renew("answers to no lease", none)
+		},
+	},
+	{
+		name:    "RenewCutsTimes",
+		promise: "Finer digits of a time handed in are cut off (not rounded).",
+		run: func(e *env) {
+			x := e.create(opened)
+			r := store.Renewal{Now: renewal.Now, Until: renewal.Until.Add(999), DueAt: renewal.DueAt.Add(999)}
+			_, err := e.s.Renew(e.Context(), []store.Lease{lease(x)}, r)
+			e.ok(err)
+			e.same("Get", e.get(x.ID), renewed(x))
+		},
+	},
+	{
+		name:    "RenewOfALapsedLease",
+		promise: "Renew sets OfferedAt to nil if the old LeaseUntil was before or at r.Now (the lease had lapsed, but nobody took it).",
+		run: func(e *env) {
+			for _, c := range []struct {
+				until  time.Duration
+				lapsed bool
+			}{{-time.Hour, true}, {0, true}, {time.Microsecond, false}, {time.Minute, false}} {
+				x := e.create(opened, func(x *store.Execution) {
+					x.Attempt.LeaseUntil, x.OfferedAt = *at(c.until), at(-time.Second)
+				})
+				e.renew("answer", []store.Lease{lease(x)}, store.LeaseHeld)
+				want := renewed(x)
+				if c.lapsed {
+					want.OfferedAt = nil
+				}
+				e.same("with a lease until "+c.until.String(), e.get(x.ID), want)
+			}
+		},
+	},
+	{
+		name:    "RenewComparesTheWholeToken",
+		promise: "A lease belongs to the open attempt of its execution only when its whole token is equal: step, direction, epoch, number and worker; else LeaseLost, and nothing is written.",
+		run: func(e *env) {
+			x := e.create(opened)
+			was := e.stored(x.ID)
+			v := reflect.TypeFor[store.Lease]()
+			for i := range v.NumField() {
+				l := lease(x)
+				f := reflect.ValueOf(&l).Elem().Field(i)
+				switch f.Kind() {
+				case reflect.String:
+					f.SetString(f.String() + "x")
+				case reflect.Int:
+					f.SetInt(f.Int() + 1)
+				default:
+					f.Set(reflect.ValueOf(uuid.Must(uuid.NewV7())))
+				}
+				e.renew("with another "+v.Field(i).Name, []store.Lease{l}, store.LeaseLost)
+			}
+			l := lease(x)
+			l.Worker = "W1"
+			e.renew("with a worker of another case", []store.Lease{l}, store.LeaseLost)
+			e.untouched("Renew", x.ID, was)
+			l = lease(x)
+			e.update(x.ID, func(x *store.Execution) store.Change {
+				x.Attempt = nil
+				return store.Change{}
+			})
+			was = e.stored(x.ID)
+			e.renew("without an open attempt", []store.Lease{l}, store.LeaseLost)
+			e.renew("of no worker, without an open attempt", []store.Lease{{Execution: x.ID, Step: x.Step, Direction: x.Direction}}, store.LeaseLost)
+			e.untouched("Renew", x.ID, was)
+		},
+	},
+	{
+		name:    "RenewInterrupts",
+		promise: "Renew answers LeaseInterrupted when the execution has a pending request whose Turn is not empty, else LeaseHeld; both are prolonged.",
+		run: func(e *env) {
+			for turn, want := range map[store.Turn]store.LeaseState{
+				store.TurnCompensate: store.LeaseInterrupted,
+				store.TurnCancel:     store.LeaseInterrupted,
+				store.TurnNone:       store.LeaseHeld,
+			} {
+				x := e.create(opened, func(x *store.Execution) {
+					x.Request = &store.Request{Turn: turn, Halt: true, Actor: "ann", Reason: "because", At: base}
+				})
+				e.renew("with a request to turn "+string(turn), []store.Lease{lease(x)}, want)
+				e.same("after it", e.get(x.ID), renewed(x))
+			}
+		},
+	},
+	{
+		name:    "RenewPassesLocked",
+		promise: "Renew answers LeaseLocked, without waiting and without prolonging, when the row is locked; a store with a single writer waits and never answers LeaseLocked.",
+		run: func(e *env) {
+			x, y := e.create(opened), e.create(opened)
+			was := e.stored(x.ID)
+			both := []store.Lease{lease(x), lease(y)}
+			release := e.hold(x.ID, nil)
+			if e.opts.SingleWriter {
+				e.waits("Renew", func(ctx context.Context) error { _, err := e.s.Renew(ctx, both, renewal); return err })
+			} else {
+				e.soon("Renew", func(ctx context.Context) error {
+					got, err := e.s.Renew(ctx, both, renewal)
+					e.same("while the first was locked", got, []store.LeaseState{store.LeaseLocked, store.LeaseHeld})
+					return err
+				})
+				e.same("the one not locked", e.get(y.ID), renewed(y))
+			}
+			release()
+			e.untouched("Renew of a locked execution", x.ID, was)
+			e.renew("after the lock", both, store.LeaseHeld, store.LeaseHeld)
+		},
+	},
+	{
+		name:    "RenewAnswersInOrder",
+		promise: "Renew answers for each lease, in the order given. The same lease given twice gets the same answer twice.",
+		run: func(e *env) {
+			var held, lost, interrupted []store.Lease
+			for range 3 {
+				held = append(held, lease(e.create(opened)))
+				lost = append(lost, store.Lease{Execution: uuid.Must(uuid.NewV7()), Step: "pay", Direction: store.DirectionExecute, Number: 1, Worker: "w1"})
+				interrupted = append(interrupted, lease(e.create(opened, func(x *store.Execution) {
+					x.Request = &store.Request{Turn: store.TurnCancel, At: base}
+				})))
+			}
+			h, l, i := store.LeaseHeld, store.LeaseLost, store.LeaseInterrupted
+			stale := held[0]
+			stale.Number = 9
+			e.renew("answers",
+				[]store.Lease{held[2], lost[0], interrupted[1], held[0], held[2], lost[0], stale, interrupted[0], interrupted[1], held[1], lost[2]},
+				h, l, i, h, h, l, l, i, i, h, l)
+		},
+	},
+}

@@ -1,0 +1,125 @@
+// Package storetest proves that a store keeps the contract of package store.
+// Whoever writes a store runs it in a test:
+//
+//	func TestConformance(t *testing.T) {
+//		storetest.Run(t, func(t *testing.T) store.Store { return mystore.New(t.TempDir()) }, nil)
+//	}
+//
+// Every promise of the contract is a case of its own. When one fails, the
+// sentence it stands for is printed below the failure. The abilities a store
+// may have or not ([store.Advancer], [store.Cells], [store.Exclusiver]) are
+// found with [store.As]; the cases of those it lacks are skipped.
+//
+// The cases say little about load; run them with -race, and measure with
+// [Benchmark].
+package storetest
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/leveret-go/leveret/store"
+)
+
+// Options says of a store what cannot be found out by asking it.
+type Options struct {
+	// SingleWriter: a lock on one execution blocks every other write to the
+	// store, as [store.Store] allows where it is documented. The case that
+	// forbids this is skipped, and ClaimDue and Renew have to wait for a lock
+	// where those of other stores have to pass it over.
+	SingleWriter bool
+
+	// Reopen opens the store behind s once more, as another process would,
+	// while s stays open. Nil: the cases that need it are skipped.
+	Reopen func(t *testing.T, s store.Store) store.Store
+}
+
+// Run proves that the stores made by newStore keep the contract of
+// [store.Store], and those of the optional abilities they have. Nil opts are
+// zero Options.
+//
+// newStore returns a new, empty store and leaves its closing to t.Cleanup. It
+// is called a few times: most cases share one store, in which each keeps to
+// executions, partitions, resources and cells of its own. The cases run in
+// parallel, and the last of them end after Run has returned, before the
+// cleanups of t. Nothing else may use the stores meanwhile.
+func Run(t *testing.T, newStore func(t *testing.T) store.Store, opts *Options) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	shared := newStore(t)
+	for _, c := range cases() {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("the contract says: %s", c.promise)
+				}
+			})
+			e := newEnv(t, shared, opts)
+			if c.fresh {
+				e.s = newStore(t)
+			}
+			e.newStore = func() store.Store { return newStore(t) }
+			if opts.Reopen != nil {
+				e.reopen = func() store.Store { return opts.Reopen(t, e.s) }
+			}
+			c.run(e)
+		})
+	}
+}
+
+// A testCase is one promise.
+type testCase struct {
+	name    string
+	promise string // the sentence of the contract
+	fresh   bool   // needs a store in which nothing else happens
+	run     func(e *env)
+}
+
+// cases returns all cases.
+func cases() []testCase {
+	return slices.Concat(
+		identityCases, createCases, lockCases, valueCases, attemptCases, changeCases,
+		advanceCases, claimCases, renewCases, listCases, cellCases, exclusiveCases,
+	)
+}
+
+// A tb is what cases need of a *testing.T: little, so that the test of this
+// package can watch them fail.
+type tb interface {
+	Helper()
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Skipf(format string, args ...any)
+	Failed() bool
+	Cleanup(func())
+	Context() context.Context
+}
+
+// An env is what a case works with.
+type env struct {
+	tb
+	s        store.Store
+	opts     *Options
+	newStore func() store.Store
+	reopen   func() store.Store // nil where that is not possible
+
+	tag      string        // names nothing else in the store has
+	n        int           // of values handed out
+	deadline time.Duration // of a wait that is to end with it
+	patience time.Duration // before something that must not wait counts as waiting
+}
+
+func newEnv(t tb, s store.Store, opts *Options) *env {
+	return &env{
+		tb: t, s: s, opts: opts,
+		tag:      "t" + uuid.NewString()[:8],
+		deadline: 50 * time.Millisecond,
+		patience: 20 * time.Second,
+	}
+}
