@@ -13,7 +13,7 @@ import (
 // five.
 var AttemptColumns = []string{
 	"execution", "step", "direction", "epoch", "number", "worker", "status",
-	"started_at", "finished_at", "lease_until", "failure_class", "failure_message",
+	"started_at", "finished_at", "lease_until", "failure_class", "failure_message", "failure_step",
 	"stack", "reason", "late", "late_status",
 }
 
@@ -31,8 +31,9 @@ type Attempt struct {
 	StartedAt      Time                `bun:"started_at"`
 	FinishedAt     *Time               `bun:"finished_at"`
 	LeaseUntil     Time                `bun:"lease_until"`
-	FailureClass   *string             `bun:"failure_class"` // NULL, as the message, when it did not fail
+	FailureClass   *string             `bun:"failure_class"` // NULL, as the two below, when there is none
 	FailureMessage *string             `bun:"failure_message"`
+	FailureStep    *string             `bun:"failure_step"`
 	Stack          string              `bun:"stack"`
 	Reason         string              `bun:"reason"`
 	Late           bool                `bun:"late"`
@@ -40,8 +41,7 @@ type Attempt struct {
 	Seq            int64               `bun:"seq"`
 }
 
-// FromAttempt returns a as a row, without a Seq. The failure's step is not
-// kept: it is the attempt's.
+// FromAttempt returns a as a row, without a Seq.
 func FromAttempt(a *store.Attempt) *Attempt {
 	r := &Attempt{
 		Execution: a.Execution, Step: a.Step, Direction: a.Direction, Epoch: a.Epoch, Number: a.Number,
@@ -49,8 +49,8 @@ func FromAttempt(a *store.Attempt) *Attempt {
 		LeaseUntil: NewTime(a.LeaseUntil), Stack: a.Stack, Reason: a.Reason, Late: a.Late, LateStatus: a.LateStatus,
 	}
 	if f := a.Failure; f != nil {
-		class, message := f.Class, f.Message
-		r.FailureClass, r.FailureMessage = &class, &message
+		class, message, step := f.Class, f.Message, f.Step
+		r.FailureClass, r.FailureMessage, r.FailureStep = &class, &message, &step
 	}
 	return r
 }
@@ -60,7 +60,7 @@ func (r *Attempt) Store() store.Attempt {
 	return store.Attempt{
 		Execution: r.Execution, Step: r.Step, Direction: r.Direction, Epoch: r.Epoch, Number: r.Number,
 		Worker: r.Worker, Status: r.Status, StartedAt: r.StartedAt.Time, FinishedAt: timePtr(r.FinishedAt),
-		LeaseUntil: r.LeaseUntil.Time, Failure: failure(r.FailureClass, r.FailureMessage, r.Step),
+		LeaseUntil: r.LeaseUntil.Time, Failure: failure(r.FailureClass, r.FailureMessage, r.FailureStep),
 		Stack: r.Stack, Reason: r.Reason, Late: r.Late, LateStatus: r.LateStatus,
 	}
 }
@@ -69,7 +69,7 @@ func (r *Attempt) Store() store.Attempt {
 func (r *Attempt) Values(t TimeValue) []any {
 	return []any{
 		r.Execution.String(), r.Step, string(r.Direction), int64(r.Epoch), int64(r.Number), r.Worker, string(r.Status),
-		t.of(r.StartedAt), t.ptr(r.FinishedAt), t.of(r.LeaseUntil), nullString(r.FailureClass), nullString(r.FailureMessage),
+		t.of(r.StartedAt), t.ptr(r.FinishedAt), t.of(r.LeaseUntil), nullString(r.FailureClass), nullString(r.FailureMessage), nullString(r.FailureStep),
 		r.Stack, r.Reason, r.Late, string(r.LateStatus),
 	}
 }

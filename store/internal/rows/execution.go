@@ -143,7 +143,7 @@ func (r *Execution) Store() (*store.Execution, error) {
 			LeaseUntil: r.AttemptLeaseUntil.Time, TimeoutAt: timePtr(r.AttemptTimeoutAt),
 		}
 	}
-	x.Failure = failure(r.FailureClass, r.FailureMessage, deref(r.FailureStep))
+	x.Failure = failure(r.FailureClass, r.FailureMessage, r.FailureStep)
 	if r.Request != nil {
 		x.Request = new(store.Request)
 		if err := json.Unmarshal([]byte(*r.Request), x.Request); err != nil {
@@ -238,11 +238,11 @@ func decodeLedger(s string) ([]store.LedgerEntry, error) {
 	return ledger, nil
 }
 
-func failure(class, message *string, step string) *store.Failure {
+func failure(class, message, step *string) *store.Failure {
 	if class == nil {
 		return nil
 	}
-	return &store.Failure{Class: *class, Message: deref(message), Step: step}
+	return &store.Failure{Class: *class, Message: deref(message), Step: deref(step)}
 }
 
 func deref(s *string) string {

@@ -35,7 +35,7 @@ func attemptsQuery(db bun.IDB, t Tables, id uuid.UUID) *bun.RawQuery {
 	return db.NewRaw(`SELECT `+columns+`, seq FROM ? WHERE execution = ?
 UNION ALL
 SELECT id, step, direction, epoch, attempt_number, attempt_worker, 'running', attempt_started_at, NULL,
-	attempt_lease_until, NULL, NULL, '', '', FALSE, '', ? FROM ? WHERE id = ? AND attempt_number IS NOT NULL
+	attempt_lease_until, NULL, NULL, NULL, '', '', FALSE, '', ? FROM ? WHERE id = ? AND attempt_number IS NOT NULL
 ORDER BY seq`,
 		bun.Safe(t.Name(Attempts)), id, int64(math.MaxInt64), bun.Safe(t.Name(Executions)), id)
 }

@@ -74,7 +74,7 @@ func TestAttemptGoesRoundTheRow(t *testing.T) {
 	a := store.Attempt{
 		Execution: uuid.New(), Step: "pay", Direction: store.DirectionExecute, Epoch: 1, Number: 2, Worker: "w",
 		Status: store.AttemptFailed, StartedAt: odd(1), FinishedAt: &f, LeaseUntil: odd(2),
-		Failure: &store.Failure{Class: "", Message: "no", Step: "pay"}, Stack: "s", Reason: "r", Late: true, LateStatus: store.AttemptSucceeded,
+		Failure: &store.Failure{Class: "", Message: "no", Step: "ship"}, Stack: "s", Reason: "r", Late: true, LateStatus: store.AttemptSucceeded,
 	}
 	if got, want := FromAttempt(&a).Store(), a.Clone(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
