@@ -1,0 +1,121 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/leveret-go/leveret/store"
+	"github.com/leveret-go/leveret/store/internal/rows"
+)
+
+// Create inserts an execution; see [store.Store].
+func (s *Store) Create(ctx context.Context, x *store.Execution) error {
+	if err := x.Validate(); err != nil {
+		return err
+	}
+	err := s.write(ctx, "create execution", func(t *txn) error { return t.insert(x) })
+	if err == nil {
+		x.Revision = 1
+	}
+	return err
+}
+
+// Get returns an execution as last committed; see [store.Store].
+func (s *Store) Get(ctx context.Context, id uuid.UUID) (*store.Execution, error) {
+	const operation = "get execution"
+	var r rows.Execution
+	err := s.get.QueryRowContext(ctx, id.String()).Scan(r.Dest()...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, store.ErrNotFound
+	}
+	if err != nil {
+		return nil, s.fail(ctx, operation, err)
+	}
+	x, err := r.Store()
+	return x, s.fail(ctx, operation, err)
+}
+
+// WithLock changes an execution under SQLite's write lock; see [store.Store].
+// The lock is that of the file: no other write of any process makes progress
+// while fn runs.
+func (s *Store) WithLock(ctx context.Context, id uuid.UUID, fn func(x *store.Execution) (store.Change, error)) (*store.Execution, error) {
+	var written *store.Execution
+	var created []*store.Execution
+	err := s.write(ctx, "lock execution", func(t *txn) error {
+		r, err := t.load(id)
+		if err != nil {
+			return err
+		}
+		x, err := r.Store()
+		if err != nil {
+			return t.fail(err)
+		}
+		c, err := fn(x)
+		if errors.Is(err, store.ErrUnchanged) {
+			if written, err = r.Store(); err != nil {
+				return t.fail(err)
+			}
+			return store.ErrUnchanged
+		}
+		if err != nil {
+			return err
+		}
+		if c.SameState {
+			x.State = json.RawMessage(r.State)
+		}
+		old := &store.Execution{ID: r.ID, CreatedAt: r.CreatedAt.Time, Revision: r.Revision}
+		if err := store.ValidateUpdate(old, x, &c); err != nil {
+			return err
+		}
+		if _, err := t.update(x, &c, string(x.State) == r.State); err != nil {
+			return err
+		}
+		written, created = x.Clone(), c.Create
+		return nil
+	})
+	if errors.Is(err, store.ErrUnchanged) && written != nil {
+		return written, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	written.Revision++
+	for _, x := range created {
+		x.Revision = 1
+	}
+	return written, nil
+}
+
+// Advance writes an execution without reading it first; see [store.Advancer].
+func (s *Store) Advance(ctx context.Context, x *store.Execution, c store.Change) error {
+	y := *x
+	if c.SameState {
+		y.State = json.RawMessage("{}") // not written, so not looked at
+	}
+	if err := y.Validate(); err != nil {
+		return err
+	}
+	if err := c.Validate(x.ID); err != nil {
+		return err
+	}
+	err := s.write(ctx, "advance execution", func(t *txn) error {
+		created, err := t.update(&y, &c, c.SameState)
+		if err != nil {
+			return err
+		}
+		// The rule of [store.ValidateUpdate] that needs the row.
+		return store.ValidateUpdate(&store.Execution{ID: y.ID, CreatedAt: created.Time, Revision: y.Revision}, &y, &c)
+	})
+	if err != nil {
+		return err
+	}
+	x.Revision++
+	for _, x := range c.Create {
+		x.Revision = 1
+	}
+	return nil
+}

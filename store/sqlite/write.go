@@ -1,0 +1,259 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/google/uuid"
+
+	"github.com/leveret-go/leveret/store"
+	"github.com/leveret-go/leveret/store/internal/rows"
+)
+
+// The hot path's statements, prepared once on each connection that runs them.
+type statements struct {
+	get *sql.Stmt // on a reader
+
+	load        *sql.Stmt
+	exists      *sql.Stmt
+	holder      *sql.Stmt
+	insert      *sql.Stmt
+	update      *sql.Stmt // all but the state
+	updateState *sql.Stmt // the state too
+	attempt     *sql.Stmt
+	audit       *sql.Stmt
+	wake        *sql.Stmt
+	due         *sql.Stmt
+	dueIn       *sql.Stmt
+	claim       *sql.Stmt
+	renew       *sql.Stmt
+
+	anyDue   *sql.Stmt // on a reader
+	anyDueIn *sql.Stmt // on a reader
+}
+
+// Where clauses that need an index; a test asks SQLite whether they get it.
+const (
+	whereDue    = `due_at IS NOT NULL AND due_at <= ?1`
+	whereDueIn  = whereDue + ` AND "partition" = ?2`
+	whereHolder = `saga = ?1 AND "key" = ?2 AND "key" <> '' AND ` + rows.HoldsKey
+)
+
+func (s *Store) prepare(ctx context.Context) error {
+	x := s.tables.Name(rows.Executions)
+	all := rows.List(rows.Columns)
+	n := len(rows.UpdateColumns)
+	set := func(columns []string) string {
+		id, revision := rows.Question(len(columns)+1), rows.Question(len(columns)+2)
+		return fmt.Sprintf(`UPDATE %s SET %s WHERE id = %s AND revision = %s RETURNING created_at`,
+			x, rows.Sets(rows.Question, 1, columns), id, revision)
+	}
+	for _, p := range []struct {
+		to   **sql.Stmt
+		on   *sql.DB
+		text string
+	}{
+		{&s.get, s.readers, `SELECT ` + all + ` FROM ` + x + ` WHERE id = ?1`},
+		{&s.anyDue, s.readers, `SELECT EXISTS (SELECT 1 FROM ` + x + ` WHERE ` + whereDue + `)`},
+		{&s.anyDueIn, s.readers, `SELECT EXISTS (SELECT 1 FROM ` + x + ` WHERE ` + whereDueIn + `)`},
+		{&s.load, s.writer, `SELECT ` + all + ` FROM ` + x + ` WHERE id = ?1`},
+		{&s.exists, s.writer, `SELECT EXISTS (SELECT 1 FROM ` + x + ` WHERE id = ?1)`},
+		{&s.holder, s.writer, `SELECT id FROM ` + x + ` WHERE ` + whereHolder},
+		{&s.insert, s.writer, `INSERT INTO ` + x + ` (` + all + `) VALUES (` + rows.Marks(rows.Question, 1, len(rows.Columns)) + `) ON CONFLICT DO NOTHING`},
+		{&s.update, s.writer, set(rows.UpdateColumns)},
+		{&s.updateState, s.writer, set(append(rows.UpdateColumns[:n:n], "state"))},
+		{&s.attempt, s.writer, `INSERT INTO ` + s.tables.Name(rows.Attempts) + ` AS a (` + rows.List(rows.AttemptColumns) + `)
+VALUES (` + rows.Marks(rows.Question, 1, len(rows.AttemptColumns)) + `)
+ON CONFLICT (execution, step, direction, epoch, "number") DO UPDATE SET late = excluded.late, late_status = excluded.late_status
+WHERE a.late_status = ''`},
+		{&s.audit, s.writer, `INSERT INTO ` + s.tables.Name(rows.Audit) + ` (` + rows.List(rows.AuditColumns) + `)
+VALUES (` + rows.Marks(rows.Question, 1, len(rows.AuditColumns)) + `)`},
+		{&s.wake, s.writer, `UPDATE ` + x + ` SET revision = revision + 1,
+	due_at = CASE WHEN attempt_number IS NULL AND (due_at IS NULL OR due_at > ?2) THEN ?2 ELSE due_at END,
+	offered_at = CASE WHEN attempt_number IS NULL THEN NULL ELSE offered_at END
+WHERE id = ?1 AND status IN ('running', 'waiting', 'compensating')`},
+		{&s.due, s.writer, `SELECT ` + all + ` FROM ` + x + ` WHERE ` + whereDue + ` ORDER BY due_at, id LIMIT ?2`},
+		{&s.dueIn, s.writer, `SELECT ` + all + ` FROM ` + x + ` WHERE ` + whereDueIn + ` ORDER BY due_at, id LIMIT ?3`},
+		{&s.claim, s.writer, `UPDATE ` + x + ` SET due_at = ?2, offered_at = ?3 WHERE id = ?1`},
+		{&s.renew, s.writer, `UPDATE ` + x + ` SET attempt_lease_until = ?1, due_at = ?2,
+	offered_at = CASE WHEN attempt_lease_until <= ?3 THEN NULL ELSE offered_at END
+WHERE id = ?4 AND step = ?5 AND direction = ?6 AND epoch = ?7 AND attempt_number = ?8 AND attempt_worker = ?9
+RETURNING request`},
+	} {
+		var err error
+		if *p.to, err = p.on.PrepareContext(ctx, p.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A txn is a write transaction. Its statements do not watch ctx: they are
+// quick, and an interrupted one would cost the connection. ctx ends the wait
+// for the lock, and the transaction, up to the commit.
+type txn struct {
+	s         *Store
+	ctx       context.Context
+	tx        *sql.Tx
+	operation string
+}
+
+// write runs f in a transaction and commits it, unless f returns an error, or
+// panics, or ctx ends. The errors of f are returned as they are.
+func (s *Store) write(ctx context.Context, operation string, f func(*txn) error) error {
+	tx, err := s.writer.BeginTx(ctx, nil)
+	if err != nil {
+		return s.fail(ctx, operation, err)
+	}
+	defer tx.Rollback() // does nothing after a commit
+	if err := f(&txn{s, ctx, tx, operation}); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return s.fail(ctx, operation, err)
+	}
+	if s.commits.Add(1)%checkEvery == 0 {
+		s.truncateWAL(ctx)
+	}
+	return nil
+}
+
+func (t *txn) fail(err error) error { return t.s.fail(t.ctx, t.operation, err) }
+
+// exec returns how many rows the statement changed.
+func (t *txn) exec(stmt *sql.Stmt, args ...any) (int64, error) {
+	background := context.WithoutCancel(t.ctx)
+	res, err := t.tx.StmtContext(background, stmt).ExecContext(background, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+func (t *txn) row(stmt *sql.Stmt, args ...any) *sql.Row {
+	background := context.WithoutCancel(t.ctx)
+	return t.tx.StmtContext(background, stmt).QueryRowContext(background, args...)
+}
+
+// load returns the row, or ErrNotFound.
+func (t *txn) load(id uuid.UUID) (*rows.Execution, error) {
+	r := new(rows.Execution)
+	err := t.row(t.s.statements.load, id.String()).Scan(r.Dest()...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, store.ErrNotFound
+	}
+	return r, t.fail(err)
+}
+
+// insert creates an execution that has been validated.
+func (t *txn) insert(x *store.Execution) error {
+	r, err := rows.FromExecution(x)
+	if err != nil {
+		return t.fail(err)
+	}
+	r.Revision = 1
+	n, err := t.exec(t.s.statements.insert, r.Values(rows.MicrosValue)...)
+	if err != nil || n == 1 {
+		return t.fail(err)
+	}
+	var exists bool
+	if err := t.row(t.s.exists, r.ID.String()).Scan(&exists); err != nil {
+		return t.fail(err)
+	}
+	if exists {
+		return store.ErrExists
+	}
+	return t.keyTaken(x)
+}
+
+// keyTaken finds out who holds the key that x cannot have.
+func (t *txn) keyTaken(x *store.Execution) error {
+	e := &store.KeyTakenError{Saga: x.Saga, Key: x.Key}
+	if err := t.row(t.s.holder, x.Saga, x.Key).Scan(&e.Execution); err != nil {
+		return t.fail(err)
+	}
+	return e
+}
+
+// update writes x, which has been validated, over the row with its revision,
+// and c. It returns when that row was created, or ErrConflict.
+func (t *txn) update(x *store.Execution, c *store.Change, sameState bool) (rows.Time, error) {
+	var created rows.Time
+	r, err := rows.FromExecution(x)
+	if err != nil {
+		return created, t.fail(err)
+	}
+	r.Revision = x.Revision + 1
+	stmt, args := t.s.statements.update, r.UpdateValues(rows.MicrosValue)
+	if !sameState {
+		stmt, args = t.s.updateState, append(args, r.State)
+	}
+	err = t.row(stmt, append(args, r.ID.String(), x.Revision)...).Scan(&created)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return created, store.ErrConflict
+	case isUnique(err):
+		// The statement has been taken back, the transaction goes on.
+		return created, t.keyTaken(x)
+	case err != nil:
+		return created, t.fail(err)
+	}
+	return created, t.change(c)
+}
+
+// change writes what comes with an execution.
+func (t *txn) change(c *store.Change) error {
+	for i := range c.Attempts {
+		if _, err := t.exec(t.s.attempt, rows.FromAttempt(&c.Attempts[i]).Values(rows.MicrosValue)...); err != nil {
+			return t.fail(err)
+		}
+	}
+	for i := range c.Audit {
+		if _, err := t.exec(t.s.audit, rows.FromAudit(&c.Audit[i]).Values(rows.MicrosValue)...); err != nil {
+			return t.fail(err)
+		}
+	}
+	for _, w := range c.Wake {
+		if _, err := t.exec(t.s.statements.wake, w.ID.String(), rows.NewTime(w.At).UnixMicro()); err != nil {
+			return t.fail(err)
+		}
+	}
+	for _, x := range c.Create {
+		if err := t.insert(x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// How often, in commits, the size of the -wal file is looked at, and how large
+// it may be.
+const (
+	checkEvery = 256
+	walLimit   = 64 << 20
+)
+
+// truncateWAL empties the -wal file when it has grown large. SQLite folds it
+// back by itself but never makes it smaller, and not while there always is a
+// reader: so this waits for them, but not long, and lets it be if they do not
+// end; it is tried again soon. It is no part of the write before it.
+func (s *Store) truncateWAL(ctx context.Context) {
+	info, err := os.Stat(s.path + "-wal")
+	if err != nil || info.Size() <= s.walLimit {
+		return
+	}
+	conn, err := s.writer.Conn(ctx)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	background := context.WithoutCancel(ctx)
+	if _, err := conn.ExecContext(background, "PRAGMA busy_timeout = 100"); err != nil {
+		return
+	}
+	_, _ = conn.ExecContext(background, "PRAGMA wal_checkpoint(TRUNCATE)")
+	_, _ = conn.ExecContext(background, fmt.Sprintf("PRAGMA busy_timeout = %d", s.busy.Milliseconds()))
+}
