@@ -1,0 +1,71 @@
+package saga
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"time"
+
+	"github.com/leveret-go/leveret/store"
+)
+
+// errGoexit is what a body that ends its goroutine is taken to have returned.
+var errGoexit = errors.New("the step ended its goroutine (runtime.Goexit)")
+
+// runBody runs the function of the open attempt's step once, without any lock,
+// and works out what it came to.
+func (e *Engine) runBody(ctx context.Context, x *store.Execution, s *session) result {
+	step, ok := e.planFor(x).step(x.Step)
+	if !ok {
+		// It was known a moment ago, under the lock.
+		return result{kind: interrupted, doubt: true, reason: "saga or step is not known"}
+	}
+	ctx = e.sessions.begin(ctx, s, e.clock.now())
+	call := newCall(x, e.clock.now, e.log)
+	var ret returned
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ret = callBody(ctx, step.body(x.Direction), call, x.State)
+		if ctx.Err() != nil {
+			ret.cause = context.Cause(ctx)
+		}
+	}()
+	<-done
+	e.sessions.end(s)
+	r := judge(step, x.Direction, ret)
+	if r.failure != nil {
+		r.failure.Step = x.Step // the ledger's name
+	}
+	return r
+}
+
+func callBody(ctx context.Context, f body, call *Call, state []byte) (ret returned) {
+	normal := false
+	defer func() {
+		if normal {
+			return
+		}
+		ret = returned{panicked: true, panicVal: recover(), stack: string(debug.Stack())}
+		if ret.panicVal == nil {
+			ret.panicVal = errGoexit
+		}
+	}()
+	ret.state, ret.stateErr, ret.err = f(ctx, call, state)
+	normal = true
+	return ret
+}
+
+// A session is an attempt that this process runs.
+type session struct {
+	lease     store.Lease
+	saga      string
+	until     time.Time // by the local, monotonic clock: when the lease ends
+	timeoutAt *time.Time
+	timer     context.CancelFunc
+	cancel    context.CancelCauseFunc
+	running   bool      // the body has not returned
+	endedAt   time.Time // when its ctx ended; zero: not yet
+	given     bool      // no longer renewed: the body ignores the end of its ctx
+	stuck     bool      // reported
+}

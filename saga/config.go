@@ -1,0 +1,200 @@
+package saga
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/leveret-go/leveret/store"
+)
+
+// A Config sets up an engine. Store is required; the zero value of every other
+// field is right for most services.
+type Config struct {
+	// Store keeps the executions. All engines on one store should use the same
+	// Lease.
+	Store store.Store
+
+	// Publisher carries pointers to executor consumers. Nil: the engine's own
+	// Run works the store, on Workers goroutines, without any transport.
+	Publisher Publisher
+
+	// Workers is how many steps Run works on at once when there is no
+	// Publisher. Defaults to 10. Consumers have their own setting.
+	Workers int
+
+	// Worker names this process in attempts and logs; a random part is added
+	// at each start. Defaults to host:pid. At most 100 bytes.
+	Worker string
+
+	// Lease is how long an attempt is safe from being taken over after its
+	// worker was last heard of. It is renewed every third of it. Defaults to
+	// 30 seconds; at least 1 second.
+	Lease time.Duration
+
+	// StepTimeout is the time-out of steps that set none. Defaults to 5
+	// minutes; NoTimeout for none.
+	StepTimeout time.Duration
+
+	// ChainFor bounds how long one worker goes on with the steps of one
+	// execution before it hands the next one over by a pointer. Defaults to 1
+	// second; negative is refused.
+	ChainFor time.Duration
+
+	// Handover says how an execution gets from one step to the next: Chain
+	// (the default) or Publish.
+	Handover Handover
+
+	// SweepEvery is how often the engine looks for due executions, give or
+	// take a fifth. Defaults to 1 second.
+	SweepEvery time.Duration
+
+	// PickupWithin is how long a published pointer may take before the
+	// execution is due again. Defaults to Lease.
+	PickupWithin time.Duration
+
+	// Grace is how long steps may go on when Run's ctx has ended, before their
+	// own ctx ends with ErrShutdown; and again how long Run waits for them
+	// after that. Defaults to 20 seconds.
+	Grace time.Duration
+
+	// MaxResumes is how many pointers in a row may be lost before an execution
+	// is given up. Defaults to 5.
+	MaxResumes int
+
+	// OnStalled says what becomes of an execution that is given up because its
+	// pointers get lost: StalledCompensate (the default) or StalledHalt.
+	OnStalled OnStalled
+
+	// BacklogThreshold is how many ready pointers in a partition's queue count
+	// as a backlog, in which nothing is published again until it has waited
+	// for BacklogPatience. They default to 100 and 2 hours.
+	BacklogThreshold int
+	BacklogPatience  time.Duration
+
+	// Exclusive says that this engine is the only one on the store: New takes
+	// the store's lock, and fails with store.ErrInUse while another holds it;
+	// Run then abandons at once the attempts that a dead predecessor left
+	// open, instead of waiting for their leases. Run gives the lock back at
+	// its end. The store must be a store.Exclusiver, as SQLite and memory are.
+	Exclusive bool
+
+	// Logger gets step progress at debug, failed attempts at warn, failed
+	// sagas at error. Defaults to slog.Default(). A panic in it is swallowed.
+	Logger *slog.Logger
+
+	// Observe, if not nil, is called for each event, after commit, in the
+	// goroutine that caused it: it should be quick. Panics are swallowed.
+	Observe func(ctx context.Context, e Event)
+
+	// Now is the engine's clock, for tests. Nil: the store's, learned from
+	// Store.Now at the start and every minute, and carried on by the monotonic
+	// clock in between.
+	Now func() time.Time
+}
+
+// A Handover says how an execution gets from one step to the next.
+type Handover string
+
+const (
+	// HandoverChain: the worker that finished a step goes on with the next
+	// one, in the same write to the store.
+	HandoverChain Handover = "chain"
+	// HandoverPublish: every step travels as a pointer of its own.
+	HandoverPublish Handover = "publish"
+)
+
+// OnStalled says what becomes of an execution that is given up.
+type OnStalled string
+
+const (
+	// StalledCompensate undoes what was done.
+	StalledCompensate OnStalled = "compensate"
+	// StalledHalt parks it for a person.
+	StalledHalt OnStalled = "halt"
+)
+
+const (
+	leaseMargin  = 2 * time.Second // between the end of a lease and its being taken over
+	maxWorkerLen = 100
+	year         = 365 * 24 * time.Hour
+)
+
+func (cfg *Config) check() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: Config."+format, append([]any{ErrInvalid}, args...)...))
+	}
+	if cfg.Store == nil {
+		bad("Store is required")
+	}
+	if cfg.Workers < 0 || cfg.Workers > 10_000 {
+		bad("Workers is %d, want 0 to 10000", cfg.Workers)
+	}
+	if len(cfg.Worker) > maxWorkerLen || !cleanText(cfg.Worker) {
+		bad("Worker must be valid UTF-8 without NUL of at most %d bytes", maxWorkerLen)
+	}
+	span := func(name string, d, least time.Duration) {
+		if d != 0 && (d < least || d > year) {
+			bad("%s is %v, want %v to %v", name, d, least, year)
+		}
+	}
+	span("Lease", cfg.Lease, time.Second)
+	if cfg.StepTimeout != NoTimeout {
+		span("StepTimeout", cfg.StepTimeout, time.Millisecond)
+	}
+	span("ChainFor", cfg.ChainFor, 0)
+	span("SweepEvery", cfg.SweepEvery, time.Millisecond)
+	span("PickupWithin", cfg.PickupWithin, time.Millisecond)
+	span("Grace", cfg.Grace, time.Millisecond)
+	span("BacklogPatience", cfg.BacklogPatience, time.Second)
+	if cfg.MaxResumes < 0 || cfg.MaxResumes > 1_000_000 {
+		bad("MaxResumes is %d, want 0 to 1000000", cfg.MaxResumes)
+	}
+	if cfg.BacklogThreshold < 0 {
+		bad("BacklogThreshold is negative")
+	}
+	switch cfg.Handover {
+	case "", HandoverChain, HandoverPublish:
+	default:
+		bad("Handover %q is neither chain nor publish", cfg.Handover)
+	}
+	switch cfg.OnStalled {
+	case "", StalledCompensate, StalledHalt:
+	default:
+		bad("OnStalled %q is neither compensate nor halt", cfg.OnStalled)
+	}
+	if cfg.Exclusive && cfg.Store != nil {
+		if _, ok := store.As[store.Exclusiver](cfg.Store); !ok {
+			bad("Exclusive needs a store that can be locked (store.Exclusiver)")
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (cfg *Config) fill() {
+	setDefault(&cfg.Workers, 10)
+	setDefault(&cfg.Lease, 30*time.Second)
+	setDefault(&cfg.StepTimeout, 5*time.Minute)
+	setDefault(&cfg.ChainFor, time.Second)
+	setDefault(&cfg.Handover, HandoverChain)
+	setDefault(&cfg.SweepEvery, time.Second)
+	setDefault(&cfg.PickupWithin, cfg.Lease)
+	setDefault(&cfg.Grace, 20*time.Second)
+	setDefault(&cfg.MaxResumes, 5)
+	setDefault(&cfg.OnStalled, StalledCompensate)
+	setDefault(&cfg.BacklogThreshold, 100)
+	setDefault(&cfg.BacklogPatience, 2*time.Hour)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}

@@ -1,0 +1,165 @@
+package saga
+
+import (
+	"context"
+	"time"
+
+	"github.com/leveret-go/leveret/store"
+)
+
+// The records of package store that appear in this package's API.
+type (
+	// Execution is one run of a saga.
+	Execution = store.Execution
+	// Resource names what a saga is about, such as an order.
+	Resource = store.Resource
+	// Direction is the way a saga goes: execute or compensate.
+	Direction = store.Direction
+	// Failure says what went wrong, and in which step.
+	Failure = store.Failure
+)
+
+// A Name is the name of a saga whose state is an S. It is stored with every
+// execution: 1 to 100 characters, [a-z0-9][a-z0-9._-]*.
+type Name[S any] string
+
+// A Definition says what a saga does: an ordered line of steps.
+//
+// A definition is registered under its Name and Version. Executions keep the
+// plan of the build that started them (their ledger): a later build of the same
+// Version may rename steps ([Step.Was]), remove them (Removed) and change
+// functions, policies and time-outs; steps it adds are not run for executions
+// that were started without them. For anything else, raise Version and register
+// both.
+type Definition[S any] struct {
+	// Name is required.
+	Name Name[S]
+
+	// Version tells incompatible definitions of one name apart. Defaults to 1.
+	Version int
+
+	// Partition is where executions go whose start does not name one.
+	// Defaults to "default". 1 to 64 characters, [a-z0-9][a-z0-9_-]*.
+	Partition string
+
+	// Steps are run in this order. At least one.
+	Steps []Step[S]
+
+	// Removed are steps of earlier builds that are not run any more. One that
+	// the cursor of an old execution reaches is recorded as skipped; one that
+	// has been done is still undone by its Compensate. Execute is not needed.
+	Removed []Step[S]
+}
+
+// A Step is one piece of work in a saga and its undo.
+type Step[S any] struct {
+	// Name is required, and unique in the saga among all Names and Was. It is
+	// stored, and part of the idempotency keys: 1 to 100 characters,
+	// [a-z0-9][a-z0-9._-]*.
+	Name string
+
+	// Was lists the names this step had in earlier builds.
+	Was []string
+
+	// Execute does the work. Required, except in Removed.
+	Execute Func[S]
+
+	// Compensate undoes it; nil when there is nothing to undo. It must be safe
+	// when Execute had no effect, and finds an effect by [Call.ExecuteKey]:
+	// what a lost attempt wrote into the state is gone.
+	Compensate Func[S]
+
+	// Retry says how often Execute is tried and how long to wait in between.
+	// Zero fields default to 3 attempts, 1 second doubling to 1 minute.
+	Retry RetryPolicy
+
+	// CompensateRetry is the same for Compensate, and never inherits Retry.
+	// Zero fields default to 20 attempts, 1 second doubling to 10 minutes.
+	CompensateRetry RetryPolicy
+
+	// Timeout ends the ctx of one attempt, counted from the moment it was
+	// opened. 0: [Config.StepTimeout]. [NoTimeout]: an attempt lives as long
+	// as its worker.
+	Timeout time.Duration
+
+	// InDoubt says what a compensation does when it is not known whether this
+	// step had its effect. The default is to undo it if it has a Compensate,
+	// else to ignore it.
+	InDoubt InDoubt
+
+	// ErrorsInDoubt makes every error of Execute leave the step in doubt, for
+	// participants whose errors say nothing about the effect. See [Func].
+	ErrorsInDoubt bool
+
+	// Isolated steps always travel by a pointer of their own: they are never
+	// run in one go with the step before or after.
+	Isolated bool
+}
+
+// A Func is the work of a step or its undo. It may run more than once for one
+// step (after a crash, a lost lease or an error), never twice at the same time
+// unless a lease was lost while the worker lived, and not always in the same
+// process. Pass [Call.Key] to the systems it calls, so that they can tell a
+// repetition.
+//
+// It returns nil when the work is done. It may change run.State, which is saved
+// when the saga moves on (nil, [Skip], [Complete], [Snooze]), and dropped with
+// any other error; top-level keys of the stored state that S does not know are
+// kept.
+//
+// An error other than the outcomes of this package is a failed attempt: tried
+// again until the policy is exhausted, then what was done is undone. An ordinary
+// error of Execute promises that NO effect is left: the step itself will not be
+// undone. Say [Unknown] when that is not sure. Panics, time-outs of the attempt,
+// errors of a ctx and network time-outs are taken as unknown.
+//
+// ctx ends at the step's time-out, and, with a cause ([context.Cause]), when
+// the attempt is lost ([ErrAttemptLost]), an operator asked for a compensation
+// ([ErrInterrupted]), or the process drains ([ErrShutdown]). Return then, soon.
+// nil, Skip, Complete, Fail and Halt mean what they say even after that; any
+// other error is an interruption, which costs no attempt but leaves the step in
+// doubt. A function that ignores ctx keeps its worker.
+type Func[S any] func(ctx context.Context, run *Run[S]) error
+
+// A RetryPolicy says how often and how fast to try again. Zero fields have the
+// defaults given where the policy is used.
+type RetryPolicy struct {
+	// Attempts is how many attempts count before it is given up, the first
+	// one included; [Unlimited] for no bound. Interruptions and snoozes do
+	// not count.
+	Attempts int
+
+	// Initial is the wait after the first failed attempt. It doubles with
+	// each one, up to Max. Waits vary by up to a fifth either way.
+	Initial time.Duration
+	Max     time.Duration
+
+	// MaxElapsed gives up when a failed attempt ends later than this after
+	// the step was reached. 0: no bound.
+	MaxElapsed time.Duration
+}
+
+const (
+	// Unlimited, as RetryPolicy.Attempts, tries without bound.
+	Unlimited = 1<<31 - 1
+	// NoTimeout, as Step.Timeout or Config.StepTimeout, sets none.
+	NoTimeout = time.Duration(1<<63 - 1)
+)
+
+// InDoubt is what a compensation does about a step of which nobody knows
+// whether it had its effect.
+type InDoubt = store.InDoubt
+
+// The in-doubt policies.
+const (
+	// InDoubtDefault: InDoubtCompensate for a step with a Compensate, else
+	// InDoubtIgnore.
+	InDoubtDefault InDoubt = ""
+	// InDoubtCompensate undoes the step. It needs a Compensate.
+	InDoubtCompensate = store.InDoubtCompensate
+	// InDoubtHalt parks the execution once for a person to decide; Resume then
+	// means: take it as done.
+	InDoubtHalt = store.InDoubtHalt
+	// InDoubtIgnore passes the step over.
+	InDoubtIgnore = store.InDoubtIgnore
+)

@@ -1,0 +1,318 @@
+package saga
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leveret-go/leveret/store"
+)
+
+// An Engine starts sagas and runs their steps. Make one with [New], register
+// what it knows with [Register] or [Declare], and, in processes that work, call
+// [Engine.Run]. All methods are safe for concurrent use.
+type Engine struct {
+	cfg      Config
+	store    store.Store
+	advancer store.Advancer // nil: the store has none
+	pub      Publisher      // nil: Run works the store itself
+	worker   string
+	clock    clock
+	rules    rules
+	log      *slog.Logger
+	release  func() error // of Config.Exclusive
+
+	plans struct {
+		sync.RWMutex
+		byName map[string]map[int]*plan
+		latest map[string]*plan
+	}
+
+	storeID struct {
+		sync.Mutex
+		id uuid.UUID
+	}
+
+	life     lifecycle
+	sessions sessions
+	alarms   alarms
+	waiters  waiters
+}
+
+// New checks cfg, with all faults in one error that wraps [ErrInvalid], and
+// returns an engine. It does no I/O, except that Config.Exclusive takes the
+// store's lock.
+func New(cfg Config) (*Engine, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	cfg.fill()
+	e := &Engine{
+		cfg: cfg, store: cfg.Store, pub: cfg.Publisher, log: cfg.Logger,
+		worker: workerID(cfg.Worker),
+		clock:  clock{fixed: cfg.Now, store: cfg.Store},
+	}
+	e.advancer, _ = store.As[store.Advancer](cfg.Store)
+	e.rules = rules{
+		worker: e.worker, lease: cfg.Lease, margin: leaseMargin, pickup: cfg.PickupWithin,
+		stepTimeout: cfg.StepTimeout, maxResumes: cfg.MaxResumes, onStalled: cfg.OnStalled,
+	}
+	e.plans.byName = map[string]map[int]*plan{}
+	e.plans.latest = map[string]*plan{}
+	e.sessions.open = map[store.Lease]*session{}
+	e.waiters.m = map[uuid.UUID][]chan struct{}{}
+	if cfg.Exclusive {
+		x, _ := store.As[store.Exclusiver](cfg.Store)
+		release, err := x.Exclusive(context.Background())
+		if err != nil {
+			return nil, fmt.Errorf("saga: take the store exclusively: %w", err)
+		}
+		e.release = release
+	}
+	if r, ok := cfg.Publisher.(Reporter); ok {
+		r.Report(e.reported)
+	}
+	return e, nil
+}
+
+// workerID names this process. The random part tells a restarted process from
+// its predecessor: in containers host and pid repeat.
+func workerID(name string) string {
+	if name == "" {
+		host, err := os.Hostname()
+		if err != nil || !cleanText(host) {
+			host = "unknown"
+		}
+		name = fmt.Sprintf("%s:%d", truncate(host, maxWorkerLen-12), os.Getpid())
+	}
+	var b [6]byte
+	rand.Read(b[:])
+	return name + "/" + hex.EncodeToString(b[:])
+}
+
+// Worker returns the name under which this process opens attempts.
+func (e *Engine) Worker() string { return e.worker }
+
+// Store returns the engine's store.
+func (e *Engine) Store() store.Store { return e.store }
+
+func (e *Engine) register(p *plan) error {
+	e.plans.Lock()
+	defer e.plans.Unlock()
+	if _, ok := e.plans.byName[p.saga][p.version]; ok {
+		return fmt.Errorf("%w: saga %q version %d is registered twice", ErrInvalid, p.saga, p.version)
+	}
+	if e.plans.byName[p.saga] == nil {
+		e.plans.byName[p.saga] = map[int]*plan{}
+	}
+	e.plans.byName[p.saga][p.version] = p
+	if l := e.plans.latest[p.saga]; l == nil || l.version < p.version {
+		e.plans.latest[p.saga] = p
+	}
+	return nil
+}
+
+// planFor returns what this process knows of an execution's saga, or nil.
+func (e *Engine) planFor(x *store.Execution) *plan {
+	e.plans.RLock()
+	defer e.plans.RUnlock()
+	if x.Version == 0 {
+		return e.plans.latest[x.Saga]
+	}
+	return e.plans.byName[x.Saga][x.Version]
+}
+
+// Outlines lists the sagas registered here, by name and version.
+func (e *Engine) Outlines() []Outline {
+	e.plans.RLock()
+	defer e.plans.RUnlock()
+	var out []Outline
+	for _, versions := range e.plans.byName {
+		for _, p := range versions {
+			out = append(out, p.outline())
+		}
+	}
+	sortOutlines(out)
+	return out
+}
+
+// Get returns an execution, or store.ErrNotFound.
+func (e *Engine) Get(ctx context.Context, id uuid.UUID) (*Execution, error) {
+	return e.store.Get(ctx, id)
+}
+
+// Attempts returns the attempts of an execution, the open one included, in the
+// order in which they were opened.
+func (e *Engine) Attempts(ctx context.Context, id uuid.UUID) ([]store.Attempt, error) {
+	return e.store.Attempts(ctx, id)
+}
+
+// Audit returns what was done to an execution, by whom and why.
+func (e *Engine) Audit(ctx context.Context, id uuid.UUID) ([]store.AuditEntry, error) {
+	return e.store.Audit(ctx, id)
+}
+
+// identity returns the store's id, asked for once.
+func (e *Engine) identity(ctx context.Context) (uuid.UUID, error) {
+	e.storeID.Lock()
+	defer e.storeID.Unlock()
+	if e.storeID.id == uuid.Nil {
+		id, err := e.store.ID(ctx)
+		if err != nil {
+			return id, fmt.Errorf("saga: identify the store: %w", err)
+		}
+		e.storeID.id = id
+	}
+	return e.storeID.id, nil
+}
+
+// direct reports whether there is nobody to publish to now.
+func (e *Engine) direct() bool {
+	if e.pub == nil {
+		return true
+	}
+	c, ok := e.pub.(Connector)
+	return ok && !c.Connected()
+}
+
+// machine returns a machine for an execution that was just loaded.
+func (e *Engine) machine(x *store.Execution) *machine {
+	r := e.rules
+	r.direct = e.direct()
+	return &machine{x: x, now: e.clock.now(), rules: r, plan: e.planFor(x), jitter: 2*mathrand.Float64() - 1}
+}
+
+func (e *Engine) pointer(ctx context.Context, x *store.Execution) (Pointer, error) {
+	id, err := e.identity(ctx)
+	return Pointer{
+		V: PointerVersion, Store: id, Execution: x.ID, Saga: x.Saga, Step: x.Step,
+		Direction: x.Direction, Epoch: x.Epoch, TraceParent: x.TraceParent,
+	}, err
+}
+
+// publish sends a pointer to an execution's position. The execution comes due
+// again if that fails.
+func (e *Engine) publish(ctx context.Context, x *store.Execution) {
+	if e.pub == nil {
+		return
+	}
+	p, err := e.pointer(ctx, x)
+	if err == nil {
+		err = e.pub.Publish(ctx, x.Partition, p)
+	}
+	if err != nil {
+		e.reported(x.Partition, p, EventPointerUnpublished, err)
+	}
+}
+
+// reported turns what a transport says of a pointer into an event.
+func (e *Engine) reported(partition string, p Pointer, kind EventKind, err error) {
+	e.emit(context.Background(), Event{
+		Kind: kind, At: e.clock.now(), Execution: p.Execution, Saga: p.Saga, Partition: partition,
+		Step: p.Step, Direction: p.Direction, Epoch: p.Epoch, Err: err,
+	})
+}
+
+// A lifecycle lets calls in while the engine runs.
+type lifecycle struct {
+	mu       sync.Mutex
+	running  bool
+	draining bool
+	inflight int
+	idle     chan struct{} // closed when the last call has left a draining engine
+}
+
+func (l *lifecycle) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.running || l.draining {
+		return false
+	}
+	l.inflight++
+	return true
+}
+
+func (l *lifecycle) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inflight--
+	if l.draining && l.inflight == 0 {
+		close(l.idle)
+	}
+}
+
+func (l *lifecycle) isDraining() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.draining
+}
+
+func (l *lifecycle) start() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running {
+		return false
+	}
+	l.running, l.draining, l.idle = true, false, make(chan struct{})
+	return true
+}
+
+// drain lets no more calls in, and returns a channel that is closed when all
+// have left.
+func (l *lifecycle) drain() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.draining {
+		l.draining = true
+		if l.inflight == 0 {
+			close(l.idle)
+		}
+	}
+	return l.idle
+}
+
+func (l *lifecycle) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// Calls that never end stay counted: the engine keeps draining for them.
+	l.running = l.inflight > 0
+}
+
+// alarms wakes all that wait for due executions.
+type alarms struct {
+	mu  sync.Mutex
+	all map[*alarm]struct{}
+}
+
+func (a *alarms) add() *alarm {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.all == nil {
+		a.all = map[*alarm]struct{}{}
+	}
+	n := newAlarm()
+	a.all[n] = struct{}{}
+	return n
+}
+
+func (a *alarms) remove(n *alarm) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.all, n)
+}
+
+func (a *alarms) set(at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for n := range a.all {
+		n.set(at)
+	}
+}

@@ -1,0 +1,311 @@
+package saga
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leveret-go/leveret/store"
+)
+
+// Handle does what a pointer asks for: it looks at the execution and, if an
+// attempt is due, runs the step, and, unless Config.Handover says otherwise,
+// the steps after it. It returns when it is done with the execution for now;
+// that may take as long as the steps do.
+//
+// It returns ErrNotRunning, having looked at nothing, while [Engine.Run] is not
+// running or is draining: the consumer leaves the pointer where it is. After any
+// other error the pointer is done with, too (Result says Ack): the execution
+// comes due again. Errors are those of the store; a consumer that gets them
+// should pause before it goes on.
+//
+// ctx gives its values to the steps, not its end: what ends a step is its
+// time-out, a lost lease, an operator, or the drain of Run.
+//
+// Whatever line a process dies on, the execution comes due again by its lease,
+// its retry or its pick-up time, here or in another process.
+func (e *Engine) Handle(ctx context.Context, p Pointer) (Result, error) {
+	if !e.life.enter() {
+		return Result{}, ErrNotRunning
+	}
+	defer e.life.leave()
+	ctx = context.WithoutCancel(ctx)
+	if p.V > PointerVersion {
+		return e.dropped(ctx, p, Result{DeadLetter, DeadVersion}), nil
+	}
+	id, err := e.identity(ctx)
+	if err == nil {
+		err = e.clock.ready(ctx)
+	}
+	if err != nil {
+		return Result{Disposition: Ack}, err
+	}
+	if p.Store != id {
+		return e.dropped(ctx, p, Result{DeadLetter, DeadForeignStore}), nil
+	}
+
+	start := time.Now()
+	x, r, err := e.openFrom(ctx, p)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return e.dropped(ctx, p, Result{Ack, DropOrphan}), nil
+	case errors.Is(err, ErrNotRunning):
+		return Result{}, ErrNotRunning
+	case errors.Is(err, errLost):
+		return e.dropped(ctx, p, Result{Ack, DropBusy}), nil
+	case err != nil:
+		return Result{Disposition: Ack}, err
+	case r.Reason != "":
+		return e.dropped(ctx, p, r), nil
+	}
+	e.work(ctx, x, start)
+	return r, nil
+}
+
+// dropped tells of a pointer that no attempt was opened for.
+func (e *Engine) dropped(ctx context.Context, p Pointer, r Result) Result {
+	kind, ok := map[string]EventKind{
+		DropOrphan: EventPointerOrphan, DropStale: EventPointerStale, DropBusy: EventPointerBusy,
+		DropEarly: EventPointerEarly, DropUnknown: EventPointerUnknown,
+		DeadForeignStore: EventPointerDead, DeadFutureEpoch: EventPointerDead, DeadVersion: EventPointerDead,
+	}[r.Reason]
+	if ok {
+		e.emit(ctx, Event{
+			Kind: kind, At: e.clock.now(), Execution: p.Execution, Saga: p.Saga, Step: p.Step,
+			Direction: p.Direction, Epoch: p.Epoch, Reason: r.Reason,
+		})
+	}
+	return r
+}
+
+// openFrom opens the attempt that is due. When the outcome of the write is not
+// known, it finds out, under the lock and by writing, so that a commit still in
+// flight conflicts.
+func (e *Engine) openFrom(ctx context.Context, p Pointer) (x *store.Execution, r Result, err error) {
+	var want store.Lease // what the last write meant to open
+	var asked time.Time
+	first := true
+	err = e.again(ctx, e.cfg.Lease, func() error {
+		var next store.Lease
+		asked = time.Now()
+		y, err := e.decide(ctx, p.Execution, func(m *machine) error {
+			next = store.Lease{}
+			if e.life.isDraining() {
+				return ErrNotRunning
+			}
+			if open, ok := m.x.Lease(); ok && open == want && !first {
+				m.renew() // mine: it did happen
+				next, r = open, Result{Disposition: Ack}
+				return nil
+			}
+			if !first {
+				m.touch()
+			}
+			r = m.handle(p)
+			if m.opened {
+				next, _ = m.x.Lease()
+			}
+			return nil
+		})
+		if next != (store.Lease{}) {
+			want = next
+		}
+		first = false
+		x = y
+		return err
+	})
+	if err != nil || r.Reason != "" {
+		return nil, r, err
+	}
+	return x, r, e.fresh(ctx, x, asked)
+}
+
+// errLost says that an attempt is not this worker's any more.
+var errLost = fmt.Errorf("saga: the lease was lost while it was taken: %w", ErrAttemptLost)
+
+// fresh makes sure that a body starts only under a live lease: when the write
+// that opened its attempt took long, the lease is renewed first.
+func (e *Engine) fresh(ctx context.Context, x *store.Execution, asked time.Time) error {
+	if time.Since(asked) <= e.cfg.Lease/3 && !e.clock.slept() {
+		return nil
+	}
+	if err := e.clock.ready(ctx); err != nil {
+		return err
+	}
+	lease, _ := x.Lease()
+	return e.again(ctx, e.cfg.Lease/3, func() error {
+		y, err := e.decide(ctx, x.ID, func(m *machine) error {
+			if open, ok := m.x.Lease(); !ok || open != lease {
+				return errLost
+			}
+			m.renew()
+			return nil
+		})
+		if err == nil {
+			*x = *y
+		}
+		return err
+	})
+}
+
+// renew makes the open attempt's lease a whole one again.
+func (m *machine) renew() {
+	m.x.Attempt.LeaseUntil = m.now.Add(m.rules.lease)
+	m.due(m.x.Attempt.LeaseUntil.Add(m.rules.margin))
+}
+
+// work runs the open attempt of x, and those that follow it in a chain.
+func (e *Engine) work(ctx context.Context, x *store.Execution, start time.Time) {
+	for x != nil {
+		s := e.sessions.add(e, x)
+		r := e.runBody(ctx, x, s)
+		chain := e.cfg.Handover == HandoverChain && time.Since(start) < e.cfg.ChainFor && !e.life.isDraining()
+		x = e.settle(ctx, x, s, r, chain)
+		e.sessions.remove(s)
+	}
+}
+
+// settle writes the result of an attempt and returns the execution with its
+// next attempt open, or nil when there is nothing more to do here.
+func (e *Engine) settle(ctx context.Context, x *store.Execution, s *session, r result, chain bool) *store.Execution {
+	ref := attemptRef{lease: s.lease, startedAt: x.Attempt.StartedAt, leaseUntil: x.Attempt.LeaseUntil}
+	_ = e.clock.ready(ctx)
+	asked := time.Now()
+
+	// One write, no lock, if the row is as this worker last saw it.
+	var wrote *machine // the last write that was tried
+	unsure := false    // whether its outcome is unknown
+	if e.advancer != nil {
+		y := x.Clone()
+		m := e.machine(y)
+		m.settle(ref, r, chain, e.inherit(m.now, ref))
+		m.change.SameState = r.state == nil || string(r.state) == string(x.State)
+		actx, cancel := storeCtx(ctx)
+		err := e.advancer.Advance(actx, y, m.change)
+		cancel()
+		if err == nil {
+			e.committed(ctx, m, y)
+			return e.goOn(ctx, m, y, asked)
+		}
+		if !errors.Is(err, store.ErrConflict) && !definite(err) {
+			e.warn("saga: settle", "execution", x.ID, "step", x.Step, "error", err)
+		}
+		if errors.Is(err, store.ErrInvalid) {
+			r = refused(r, err)
+		}
+		wrote, unsure = m, !definite(err)
+	}
+
+	for {
+		var gone, mine bool
+		var m *machine
+		var y *store.Execution
+		err := e.again(ctx, 0, func() error {
+			asked = time.Now()
+			var err error
+			before := wrote
+			y, err = e.decide(ctx, x.ID, func(mm *machine) error {
+				m, gone, mine = mm, false, false
+				open, ok := m.x.Lease()
+				switch {
+				case ok && open == ref.lease:
+					m.settle(ref, r, chain, nil)
+					wrote, unsure = m, true
+				case ok && before != nil && before.opened && open == mustLease(before.x):
+					m.renew() // my write did happen, and this is the attempt it opened
+					m.opened, mine = true, true
+				default:
+					gone = true
+					if unsure {
+						m.touch() // what is still in flight must conflict
+					}
+				}
+				return nil
+			})
+			return err
+		})
+		switch {
+		case errors.Is(err, store.ErrInvalid) && r.failure == nil:
+			r = refused(r, err)
+			continue
+		case err != nil:
+			e.warn("saga: a result could not be written; its lease will run out", "execution", x.ID, "step", x.Step, "error", err)
+			return nil
+		case mine:
+			for _, ev := range wrote.events {
+				e.emit(ctx, ev)
+			}
+			return e.goOn(ctx, m, y, asked)
+		case gone:
+			e.settleGone(ctx, ref, r, wrote)
+			return nil
+		}
+		return e.goOn(ctx, m, y, asked)
+	}
+}
+
+func mustLease(x *store.Execution) store.Lease {
+	l, _ := x.Lease()
+	return l
+}
+
+// refused makes of a result that no store takes one that it does. It should
+// not be needed: what reaches a store was checked before.
+func refused(r result, err error) result {
+	return result{kind: r.kind, stateErr: fmt.Errorf("%w: %w", errState, err), doubt: true, failure: &store.Failure{Class: classState, Message: "the store refused the result"}}
+}
+
+// goOn returns the execution if its next attempt was opened here and is live.
+func (e *Engine) goOn(ctx context.Context, m *machine, x *store.Execution, asked time.Time) *store.Execution {
+	if !m.opened {
+		return nil
+	}
+	if err := e.fresh(ctx, x, asked); err != nil {
+		e.warn("saga: next attempt", "execution", x.ID, "step", x.Step, "error", err)
+		return nil
+	}
+	return x
+}
+
+// settleGone deals with an attempt that is not open any more: either this
+// worker's own write got through, or somebody else closed it.
+func (e *Engine) settleGone(ctx context.Context, ref attemptRef, r result, wrote *machine) {
+	err := e.again(ctx, 0, func() error {
+		actx, cancel := storeCtx(ctx)
+		attempts, err := e.store.Attempts(actx, ref.lease.Execution)
+		cancel()
+		if err != nil {
+			return err
+		}
+		for i := range attempts {
+			a := &attempts[i]
+			if a.Lease() == ref.lease && (a.LateStatus != "" || a.Status != store.AttemptAbandoned && a.Status != store.AttemptRunning) {
+				if wrote != nil && a.LateStatus == "" {
+					for _, ev := range wrote.events {
+						e.emit(ctx, ev)
+					}
+				}
+				return nil // already in
+			}
+		}
+		_, err = e.decide(ctx, ref.lease.Execution, func(m *machine) error {
+			m.late(ref, r)
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		e.warn("saga: a late result could not be written", "execution", ref.lease.Execution, "step", ref.lease.Step, "error", err)
+	}
+}
+
+// inherit returns the end of a settled attempt's lease if enough, and not too
+// much, of it is left for the next one: a quick chain then touches no index.
+func (e *Engine) inherit(now time.Time, ref attemptRef) *time.Time {
+	left := ref.leaseUntil.Sub(now)
+	if left < e.cfg.Lease/2 || left > e.cfg.Lease {
+		return nil
+	}
+	return &ref.leaseUntil
+}

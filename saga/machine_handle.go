@@ -1,0 +1,120 @@
+package saga
+
+import (
+	"time"
+
+	"github.com/leveret-go/leveret/store"
+)
+
+// handle looks at the execution because of a pointer. It returns "" when it
+// opened an attempt for this worker.
+func (m *machine) handle(p Pointer) (r Result) {
+	switch {
+	case m.ended():
+		return Result{Ack, DropFinished}
+	case p.Epoch > m.x.Epoch:
+		return Result{DeadLetter, DeadFutureEpoch}
+	case p.Epoch < m.x.Epoch:
+		return Result{Ack, DropStale}
+	}
+	return Result{Ack, m.advance(nil)}
+}
+
+// advance brings the execution as far as it goes without running a step: it
+// closes a lapsed attempt, applies a pending request, moves the cursor, and
+// opens the next attempt if one may be opened now. It returns "" when it did,
+// else why not.
+func (m *machine) advance(inherit *time.Time) (reason string) {
+	x := m.x
+	for {
+		if m.ended() {
+			return DropEnded
+		}
+		if m.live() {
+			return DropBusy
+		}
+		if x.Request != nil {
+			if x.Attempt != nil {
+				m.abandon("lease ran out")
+			}
+			m.applyRequest()
+			continue
+		}
+		if x.WakeAt != nil && x.WakeAt.After(m.now.Add(earlyTolerance)) {
+			return DropEarly
+		}
+		if x.Direction == store.DirectionCompensate && x.Attempt == nil && m.retarget() {
+			continue
+		}
+		if !m.known() {
+			m.noteUnknown()
+			return DropUnknown
+		}
+		if x.Attempt != nil {
+			m.abandon("lease ran out")
+			continue
+		}
+		if x.Step == "" {
+			m.adopt()
+			continue
+		}
+		s, _ := m.plan.step(x.Step)
+		if x.Direction == store.DirectionExecute {
+			if s.removed {
+				m.passRemoved()
+				continue
+			}
+		} else {
+			if s.compensate == nil {
+				m.halt(reasonNoCompensation)
+				continue
+			}
+			if m.waitForDoubt() {
+				return DropEarly
+			}
+		}
+		if p := s.policy(x.Direction); p.Attempts != Unlimited && x.Tries >= p.Attempts {
+			m.failForGood(m.stepFailure(classAbandoned, "%d attempts without a result", x.Tries))
+			continue
+		}
+		m.open(s, inherit)
+		return ""
+	}
+}
+
+// noteUnknown leaves the execution to another process, which may know it. A
+// lapsed attempt stays as it is.
+func (m *machine) noteUnknown() {
+	since := m.now.Sub(m.x.ProgressAt)
+	m.due(m.now.Add(min(max(since, time.Second), 2*time.Minute)))
+}
+
+// adopt gives a declared execution the plan of this build.
+func (m *machine) adopt() {
+	x := m.x
+	x.Version = m.plan.version
+	x.Ledger = m.plan.ledger()
+	m.moveTo(x.Ledger[0].Name, store.DirectionExecute)
+}
+
+// passRemoved goes on behind a step that this build does not run any more.
+func (m *machine) passRemoved() {
+	raise(m.entry(), store.StepSkipped)
+	m.emit(EventStepSkipped).Reason = "removed"
+	m.moveOn()
+}
+
+// moveOn sets the cursor on the next step, or completes the execution.
+func (m *machine) moveOn() {
+	x := m.x
+	for i := range x.Ledger {
+		if x.Ledger[i].Name == x.Step {
+			if i+1 < len(x.Ledger) {
+				m.moveTo(x.Ledger[i+1].Name, store.DirectionExecute)
+				return
+			}
+			break
+		}
+	}
+	m.finish(store.StatusCompleted)
+}

@@ -1,0 +1,273 @@
+package saga
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/leveret-go/leveret/store"
+)
+
+// A result is what came of an attempt, worked out from what the step returned.
+type result struct {
+	kind     resultKind
+	state    json.RawMessage // to be saved; nil: keep the old one
+	stateErr error           // the step succeeded, but its state is refused
+	failure  *store.Failure  // of failed and gaveUp
+	err      error           // the same, for events
+	stack    string
+	reason   string
+	after    *time.Duration // wait of its own; of snoozed always
+	doubt    bool           // leaves the step in doubt
+	noEffect bool           // takes the step out of doubt
+}
+
+type resultKind int
+
+const (
+	succeeded resultKind = iota
+	skipped
+	completed // done, and the saga with it
+	failed
+	gaveUp // failed, not to be tried again
+	halted
+	snoozed
+	interrupted
+)
+
+func (k resultKind) status() store.AttemptStatus {
+	switch k {
+	case succeeded, completed:
+		return store.AttemptSucceeded
+	case skipped:
+		return store.AttemptSkipped
+	case snoozed:
+		return store.AttemptSnoozed
+	case interrupted:
+		return store.AttemptInterrupted
+	}
+	// A halt is an attempt that did not succeed; its Reason says why.
+	return store.AttemptFailed
+}
+
+// An attemptRef is an attempt as the worker that opened it knows it.
+type attemptRef struct {
+	lease      store.Lease
+	startedAt  time.Time
+	leaseUntil time.Time
+}
+
+// settle writes the result of an attempt. With chain the next attempt is opened
+// in the same write where that is possible; inherit as in open.
+func (m *machine) settle(ref attemptRef, r result, chain bool, inherit *time.Time) {
+	x := m.x
+	if open, ok := x.Lease(); !ok || open != ref.lease {
+		m.late(ref, r)
+		return
+	}
+	before := x.Step
+	m.record(ref, r)
+	m.ledgerAndState(r)
+	turned := x.Request != nil && x.Request.Turn != store.TurnNone && x.Direction == store.DirectionExecute
+	if turned {
+		m.applyRequest() // it beats whatever the attempt came to
+	} else {
+		halt := x.Request
+		m.transit(r)
+		x.Request = halt
+		switch {
+		case halt == nil:
+		case m.ended():
+			x.Request = nil // it ended, or halted by itself: nothing is left to ask for
+		default:
+			m.applyRequest()
+		}
+	}
+	if m.ended() || x.WakeAt != nil || r.kind == interrupted && !turned {
+		return
+	}
+	if chain && m.chainable(before) && m.advance(inherit) == "" {
+		return
+	}
+	if !m.ended() && x.WakeAt == nil {
+		m.offer()
+	}
+}
+
+// chainable reports whether the worker may go on from step before to the cursor.
+func (m *machine) chainable(before string) bool {
+	if !m.known() {
+		return false
+	}
+	for _, name := range []string{before, m.x.Step} {
+		if s, ok := m.plan.step(name); !ok || s.isolated {
+			return false
+		}
+	}
+	return true
+}
+
+// record closes the attempt and emits what came of it.
+func (m *machine) record(ref attemptRef, r result) {
+	x := m.x
+	var kind EventKind
+	switch r.kind {
+	case succeeded, completed:
+		kind = EventStepFinished
+	case skipped:
+		kind = EventStepSkipped
+	case snoozed, interrupted:
+		kind = EventSnoozed
+	default:
+		kind = EventStepFailed
+	}
+	if r.kind != interrupted && r.kind != halted {
+		ev := m.emit(kind)
+		ev.Took, ev.Err, ev.Reason = m.now.Sub(ref.startedAt), r.err, r.reason
+	}
+	a := m.close(r.kind.status())
+	a.Failure, a.Stack, a.Reason = r.failure, r.stack, r.reason
+	if r.stateErr != nil {
+		a.Failure = m.stateFailure(r)
+	}
+	x.UpdatedAt = m.now
+}
+
+func (m *machine) stateFailure(r result) *store.Failure {
+	return m.stepFailure(classState, "saga %q, step %q: %v", m.x.Saga, m.x.Step, r.stateErr)
+}
+
+func (m *machine) ledgerAndState(r result) {
+	x, e := m.x, m.entry()
+	if x.Direction == store.DirectionExecute {
+		switch {
+		case r.kind == succeeded || r.kind == completed:
+			raise(e, store.StepDone)
+		case r.kind == skipped:
+			raise(e, store.StepSkipped)
+		case r.noEffect && e.Status == store.StepInDoubt:
+			e.Status = store.StepPending
+		case r.doubt:
+			raise(e, store.StepInDoubt)
+		}
+	} else if r.kind == succeeded || r.kind == skipped {
+		e.Status = store.StepUndone
+	}
+	if r.state != nil {
+		x.State = r.state
+	}
+	if r.kind == interrupted || r.kind == snoozed {
+		x.Tries--
+	}
+}
+
+// transit is the ordinary transition after a result.
+func (m *machine) transit(r result) {
+	x := m.x
+	if r.stateErr != nil {
+		f := m.stateFailure(r)
+		m.failForGood(f)
+		return
+	}
+	switch r.kind {
+	case succeeded, skipped, completed:
+		switch {
+		case x.Direction == store.DirectionCompensate:
+			m.walk()
+		case r.kind == completed:
+			x.Reason = r.reason
+			m.finish(store.StatusCompleted)
+		default:
+			m.moveOn()
+		}
+	case failed:
+		m.retryLater(r)
+	case gaveUp:
+		m.failForGood(r.failure)
+	case halted:
+		m.halt(r.reason)
+	case snoozed:
+		m.wait(m.now.Add(*r.after))
+	case interrupted:
+		m.due(m.now)
+	}
+}
+
+func (m *machine) retryLater(r result) {
+	x := m.x
+	s, ok := m.plan.step(x.Step)
+	if !ok { // it was run here, so it is known; be patient if not
+		m.wait(m.now.Add(time.Second))
+		return
+	}
+	p := s.policy(x.Direction)
+	if p.exhausted(x.Tries, x.ProgressAt, m.now) {
+		m.failForGood(r.failure)
+		return
+	}
+	after := p.wait(x.Tries, m.jitter)
+	if r.after != nil {
+		after = *r.after
+	}
+	m.wait(m.now.Add(after))
+}
+
+// late takes note of a result whose attempt is not the open one any more. It
+// never touches cursor or state; but a success of Execute is proof of an effect.
+func (m *machine) late(ref attemptRef, r result) {
+	x, l := m.x, ref.lease
+	now := m.now
+	m.change.Attempts = append(m.change.Attempts, store.Attempt{
+		Execution: l.Execution, Step: l.Step, Direction: l.Direction, Epoch: l.Epoch, Number: l.Number, Worker: l.Worker,
+		Status: store.AttemptAbandoned, StartedAt: ref.startedAt, LeaseUntil: ref.leaseUntil, FinishedAt: &now,
+		Late: true, LateStatus: r.kind.status(),
+	})
+	m.touch()
+	ev := m.emit(EventAttemptLate)
+	ev.Step, ev.Direction, ev.Attempt, ev.Took = l.Step, l.Direction, l.Number, now.Sub(ref.startedAt)
+	ev.Err, ev.Reason = r.err, string(r.kind.status())
+
+	e := x.Entry(l.Step)
+	if e == nil || l.Direction != store.DirectionExecute || r.kind != succeeded && r.kind != completed {
+		return
+	}
+	if e.Round == 0 && e.Status == store.StepUndone {
+		return // an operator skipped its undo
+	}
+	if e.Round > 0 {
+		m.stray(e)
+		return
+	}
+	raise(e, store.StepDone)
+	switch x.Status {
+	case store.StatusFailed, store.StatusCancelled, store.StatusCompensated:
+		if e.Compensable {
+			m.reopen()
+		}
+	}
+}
+
+// stray marks a step whose effect was reported after an undo of it had been
+// opened: nobody can tell which of them reached the participant first.
+func (m *machine) stray(e *store.LedgerEntry) {
+	x := m.x
+	e.Stray = true
+	m.emit(EventStepStray).Step = e.Name
+	switch before := x.Status; before {
+	case store.StatusFailed, store.StatusCancelled, store.StatusCompensated:
+		x.Failure = lateEffect(e.Name)
+		m.finish(store.StatusCompensationFailed)
+		m.audit(ActLateEffect, engineBy("an effect of step "+e.Name+" was reported after its undo"), before)
+	}
+}
+
+// reopen undoes, on a finished execution, the late effect of a step.
+func (m *machine) reopen() {
+	x := m.x
+	before := x.Status
+	x.Status, x.FinishedAt = store.StatusCompensating, nil
+	m.epochUp()
+	m.emit(EventReopened)
+	m.walk()
+	m.actDone()
+	m.audit(ActReopen, engineBy("a late effect has to be undone"), before)
+}

@@ -1,0 +1,164 @@
+package saga
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/leveret-go/leveret/store"
+)
+
+// A plan is a definition without its type: what the machine decides by, and
+// closures over JSON to run the steps. It does not change after it was built.
+type plan struct {
+	saga      string
+	version   int
+	partition string
+	steps     []*planStep
+	removed   []*planStep
+	byName    map[string]*planStep // by Name and Was, of steps and removed
+}
+
+type planStep struct {
+	name          string
+	was           []string
+	removed       bool
+	compensable   bool
+	isolated      bool
+	errorsInDoubt bool
+	inDoubt       store.InDoubt
+	timeout       time.Duration // 0: the engine's
+	retry         RetryPolicy
+	undoRetry     RetryPolicy
+	execute       body
+	compensate    body
+}
+
+// A body runs the function of a step once on a state, and returns the state it
+// left. next is nil when err makes it not count, or it was refused: then
+// stateErr says why.
+type body func(ctx context.Context, call *Call, state json.RawMessage) (next json.RawMessage, stateErr, err error)
+
+// step returns the step that a ledger's name stands for in this build.
+func (p *plan) step(name string) (*planStep, bool) {
+	if p == nil {
+		return nil, false
+	}
+	s, ok := p.byName[name]
+	return s, ok
+}
+
+// ledger returns the plan of an execution that starts with this build.
+func (p *plan) ledger() []store.LedgerEntry {
+	l := make([]store.LedgerEntry, len(p.steps))
+	for i, s := range p.steps {
+		l[i] = store.LedgerEntry{Name: s.name, Compensable: s.compensable, InDoubt: s.inDoubt, Status: store.StepPending}
+	}
+	return l
+}
+
+func (s *planStep) policy(d Direction) *RetryPolicy {
+	if d == store.DirectionCompensate {
+		return &s.undoRetry
+	}
+	return &s.retry
+}
+
+func (s *planStep) body(d Direction) body {
+	if d == store.DirectionCompensate {
+		return s.compensate
+	}
+	return s.execute
+}
+
+// wait returns how long to wait after the failed attempt that was try number
+// tries; jitter is in [-1, 1).
+func (p *RetryPolicy) wait(tries int, jitter float64) time.Duration {
+	d := p.Initial
+	for i := 1; i < tries && d < p.Max; i++ {
+		d *= 2
+	}
+	d = min(d, p.Max)
+	return d + time.Duration(float64(d)*jitter/5)
+}
+
+// exhausted reports whether a step that was reached at reached, and whose try
+// number tries has failed now, is given up.
+func (p *RetryPolicy) exhausted(tries int, reached, now time.Time) bool {
+	if p.Attempts != Unlimited && tries >= p.Attempts {
+		return true
+	}
+	return p.MaxElapsed > 0 && now.Sub(reached) > p.MaxElapsed
+}
+
+// erase builds the plan of a definition that has been checked.
+func erase[S any](d Definition[S]) (*plan, *stateCodec[S]) {
+	codec := &stateCodec[S]{}
+	p := &plan{
+		saga: string(d.Name), version: d.Version, partition: d.Partition,
+		byName: map[string]*planStep{},
+	}
+	setDefault(&p.version, 1)
+	setDefault(&p.partition, defaultPartition)
+	add := func(s Step[S], removed bool) *planStep {
+		ps := &planStep{
+			name: s.Name, was: s.Was, removed: removed, compensable: s.Compensate != nil,
+			isolated: s.Isolated, errorsInDoubt: s.ErrorsInDoubt, inDoubt: s.InDoubt, timeout: s.Timeout,
+			retry:      s.Retry.filled(3, time.Second, time.Minute),
+			undoRetry:  s.CompensateRetry.filled(20, time.Second, 10*time.Minute),
+			execute:    bodyOf(codec, s.Execute),
+			compensate: bodyOf(codec, s.Compensate),
+		}
+		if ps.inDoubt == InDoubtDefault {
+			ps.inDoubt = InDoubtIgnore
+			if ps.compensable {
+				ps.inDoubt = InDoubtCompensate
+			}
+		}
+		p.byName[s.Name] = ps
+		for _, w := range s.Was {
+			p.byName[w] = ps
+		}
+		return ps
+	}
+	for _, s := range d.Steps {
+		p.steps = append(p.steps, add(s, false))
+	}
+	for _, s := range d.Removed {
+		p.removed = append(p.removed, add(s, true))
+	}
+	return p, codec
+}
+
+func (p RetryPolicy) filled(attempts int, initial, max time.Duration) RetryPolicy {
+	setDefault(&p.Attempts, attempts)
+	if p.Initial == 0 && p.Max > 0 && p.Max < initial {
+		p.Initial = p.Max
+	}
+	if p.Max == 0 && p.Initial > max {
+		p.Max = p.Initial
+	}
+	setDefault(&p.Initial, initial)
+	setDefault(&p.Max, max)
+	return p
+}
+
+func bodyOf[S any](codec *stateCodec[S], f Func[S]) body {
+	if f == nil {
+		return nil
+	}
+	return func(ctx context.Context, call *Call, state json.RawMessage) (json.RawMessage, error, error) {
+		s, err := codec.decode(state)
+		if err != nil {
+			return nil, nil, Class("state_refused", err)
+		}
+		run := &Run[S]{State: s, Call: *call}
+		if err := f(context.WithValue(ctx, callKey{}, &run.Call), run); err != nil && !savesState(err) {
+			return nil, nil, err
+		} else if next, stateErr := codec.encode(run.State, state); stateErr != nil {
+			return nil, stateErr, err
+		} else {
+			return next, nil, err
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package saga
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/leveret-go/leveret/store"
+)
+
+const defaultPartition = "default"
+
+var (
+	nameRule      = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
+	partitionRule = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+)
+
+// A Saga is a definition that an engine knows: what executions are started
+// with. Safe for concurrent use.
+type Saga[S any] struct {
+	engine    *Engine
+	name      Name[S]
+	version   int
+	partition string
+	plan      *plan // nil: declared
+	codec     *stateCodec[S]
+}
+
+// Name returns the saga's name.
+func (s *Saga[S]) Name() Name[S] { return s.name }
+
+// State returns the state of an execution of this saga.
+func (s *Saga[S]) State(x *Execution) (S, error) {
+	if x.Saga != string(s.name) {
+		var zero S
+		return zero, fmt.Errorf("%w: execution %s is of saga %q, not %q", ErrInvalid, x.ID, x.Saga, s.name)
+	}
+	return s.codec.decode(x.State)
+}
+
+// Register makes a definition known to an engine, which can then start and run
+// it. Call it before [Engine.Run]: until it is known, executions of the saga are
+// left to other processes. A
+// wrong definition is refused with an error that wraps [ErrInvalid] and lists
+// all its faults; so is a second one with the same Name and Version.
+func Register[S any](e *Engine, d Definition[S]) (*Saga[S], error) {
+	if err := checkDefinition(d); err != nil {
+		return nil, err
+	}
+	p, codec := erase(d)
+	if err := e.register(p); err != nil {
+		return nil, err
+	}
+	return &Saga[S]{engine: e, name: d.Name, version: p.version, partition: p.partition, plan: p, codec: codec}, nil
+}
+
+// DeclareOptions says where the executions of a declared saga go.
+type DeclareOptions struct {
+	// Version of the definition to run. 0: the highest one that the first
+	// worker has which looks at the execution.
+	Version int
+	// Partition defaults to "default".
+	Partition string
+}
+
+// Declare makes a saga known to a process that only starts it: its steps are
+// registered elsewhere. Until a worker has looked at such an execution its plan
+// is empty. opts may be nil.
+func Declare[S any](e *Engine, n Name[S], opts *DeclareOptions) (*Saga[S], error) {
+	var o DeclareOptions
+	if opts != nil {
+		o = *opts
+	}
+	setDefault(&o.Partition, defaultPartition)
+	var errs []error
+	if !nameRule.MatchString(string(n)) {
+		errs = append(errs, fmt.Errorf("%w: saga name %s", ErrInvalid, nameFault(string(n))))
+	}
+	if !partitionRule.MatchString(o.Partition) {
+		errs = append(errs, fmt.Errorf("%w: partition %s", ErrInvalid, partitionFault(o.Partition)))
+	}
+	if o.Version < 0 {
+		errs = append(errs, fmt.Errorf("%w: version is negative", ErrInvalid))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return &Saga[S]{engine: e, name: n, version: o.Version, partition: o.Partition, codec: &stateCodec[S]{}}, nil
+}
+
+// AnyDefinition is a Definition of any state type, for [Engine.RegisterAll].
+type AnyDefinition interface {
+	// Outline returns what the definition looks like from outside.
+	Outline() Outline
+	register(e *Engine) error
+}
+
+func (d Definition[S]) register(e *Engine) error {
+	_, err := Register(e, d)
+	return err
+}
+
+// RegisterAll registers several definitions; all faults are in one error, but
+// those before the first faulty one stay registered.
+func (e *Engine) RegisterAll(defs ...AnyDefinition) error {
+	var errs []error
+	for _, d := range defs {
+		errs = append(errs, d.register(e))
+	}
+	return errors.Join(errs...)
+}
+
+// An Outline is what a definition looks like from outside, so that a saga can
+// be drawn that has never run.
+type Outline struct {
+	Saga      string        `json:"saga"`
+	Version   int           `json:"version"`
+	Partition string        `json:"partition"`
+	Steps     []OutlineStep `json:"steps"`
+	Removed   []OutlineStep `json:"removed,omitempty"`
+}
+
+// An OutlineStep is a step of an Outline.
+type OutlineStep struct {
+	Name        string        `json:"name"`
+	Was         []string      `json:"was,omitempty"`
+	Compensable bool          `json:"compensable,omitempty"`
+	InDoubt     store.InDoubt `json:"in_doubt"`
+}
+
+// Outline returns what the definition looks like from outside.
+func (d Definition[S]) Outline() Outline {
+	p, _ := erase(d)
+	return p.outline()
+}
+
+func (p *plan) outline() Outline {
+	o := Outline{Saga: p.saga, Version: p.version, Partition: p.partition}
+	list := func(steps []*planStep) (out []OutlineStep) {
+		for _, s := range steps {
+			out = append(out, OutlineStep{Name: s.name, Was: s.was, Compensable: s.compensable, InDoubt: s.inDoubt})
+		}
+		return out
+	}
+	o.Steps, o.Removed = list(p.steps), list(p.removed)
+	return o
+}
+
+func checkDefinition[S any](d Definition[S]) error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: saga %q: "+format, append([]any{ErrInvalid, string(d.Name)}, args...)...))
+	}
+	if !nameRule.MatchString(string(d.Name)) {
+		bad("name %s", nameFault(string(d.Name)))
+	}
+	if d.Version < 0 || d.Version > 1<<31-1 {
+		bad("version %d is negative or too large", d.Version)
+	}
+	if d.Partition != "" && !partitionRule.MatchString(d.Partition) {
+		bad("partition %s", partitionFault(d.Partition))
+	}
+	if len(d.Steps) == 0 {
+		bad("has no steps")
+	}
+	if len(d.Steps) > 1000 {
+		bad("has %d steps, at most 1000", len(d.Steps))
+	}
+	seen := map[string]bool{}
+	check := func(what string, s Step[S], removed bool) {
+		for _, n := range append([]string{s.Name}, s.Was...) {
+			switch {
+			case !nameRule.MatchString(n):
+				bad("%s: name %s", what, nameFault(n))
+			case seen[n]:
+				bad("%s: the name %q is used twice", what, n)
+			}
+			seen[n] = true
+		}
+		if s.Execute == nil && !removed {
+			bad("%s has no Execute", what)
+		}
+		if s.Timeout < 0 {
+			bad("%s: Timeout is negative", what)
+		}
+		switch s.InDoubt {
+		case InDoubtDefault, InDoubtHalt, InDoubtIgnore:
+		case InDoubtCompensate:
+			if s.Compensate == nil {
+				bad("%s: InDoubt is compensate, but there is no Compensate", what)
+			}
+		default:
+			bad("%s: InDoubt %q is none of the policies", what, s.InDoubt)
+		}
+		for _, f := range append(s.Retry.faults("Retry"), s.CompensateRetry.faults("CompensateRetry")...) {
+			bad("%s: %s", what, f)
+		}
+	}
+	for i, s := range d.Steps {
+		check(fmt.Sprintf("step %d (%q)", i+1, s.Name), s, false)
+	}
+	for i, s := range d.Removed {
+		check(fmt.Sprintf("removed step %d (%q)", i+1, s.Name), s, true)
+	}
+	return errors.Join(errs...)
+}
+
+func (p RetryPolicy) faults(name string) (faults []string) {
+	bad := func(format string, args ...any) { faults = append(faults, name+"."+fmt.Sprintf(format, args...)) }
+	if p.Attempts < 0 || p.Attempts > Unlimited {
+		bad("Attempts is %d, want 1 or more", p.Attempts)
+	}
+	span := func(field string, d time.Duration) {
+		if d < 0 || d > year {
+			bad("%s is %v, want 0 to %v", field, d, year)
+		}
+	}
+	span("Initial", p.Initial)
+	span("Max", p.Max)
+	span("MaxElapsed", p.MaxElapsed)
+	if p.Initial > 0 && p.Max > 0 && p.Max < p.Initial {
+		bad("Max is smaller than Initial")
+	}
+	return faults
+}
+
+func nameFault(s string) string {
+	switch {
+	case s == "":
+		return "is empty"
+	case len(s) > 100:
+		return "is longer than 100 characters"
+	}
+	return fmt.Sprintf("%q must match %s", s, nameRule)
+}
+
+func partitionFault(s string) string {
+	switch {
+	case s == "":
+		return "is empty"
+	case len(s) > 64:
+		return "is longer than 64 characters"
+	}
+	return fmt.Sprintf("%q must match %s", s, partitionRule)
+}
+
+func cleanText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

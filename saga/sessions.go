@@ -1,0 +1,228 @@
+package saga
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leveret-go/leveret/store"
+)
+
+// sessions are the attempts that this process runs, and the renewal of their
+// leases.
+type sessions struct {
+	mu    sync.Mutex
+	open  map[store.Lease]*session
+	cut   chan struct{} // closed when Run gives up on what still runs
+	ended error         // not nil: the cause with which all bodies are ended
+}
+
+func (ss *sessions) start() {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.cut, ss.ended = make(chan struct{}), nil
+}
+
+// cutOff returns a channel that is closed when Run has given up waiting.
+func (ss *sessions) cutOff() <-chan struct{} {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return ss.cut
+}
+
+func (ss *sessions) add(e *Engine, x *store.Execution) *session {
+	lease, _ := x.Lease()
+	s := &session{
+		lease: lease, saga: x.Saga, timeoutAt: x.Attempt.TimeoutAt,
+		until: time.Now().Add(x.Attempt.LeaseUntil.Sub(e.clock.now())),
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.open[lease] = s
+	return s
+}
+
+func (ss *sessions) remove(s *session) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	delete(ss.open, s.lease)
+	if s.timer != nil {
+		s.timer()
+	}
+	if s.cancel != nil {
+		s.cancel(nil)
+	}
+}
+
+// begin makes the ctx of the session's body.
+func (ss *sessions) begin(ctx context.Context, s *session, now time.Time) context.Context {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.CancelFunc(func() {})
+	if s.timeoutAt != nil {
+		ctx, stop = context.WithTimeout(ctx, s.timeoutAt.Sub(now))
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	s.cancel, s.timer, s.running = cancel, stop, true
+	if ss.ended != nil {
+		ss.cancelLocked(s, ss.ended)
+	}
+	return ctx
+}
+
+func (ss *sessions) end(s *session) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	s.running = false
+}
+
+// interrupt ends the ctx of all bodies, and of those that still begin.
+func (ss *sessions) interrupt(cause error) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.ended = cause
+	for _, s := range ss.open {
+		ss.cancelLocked(s, cause)
+	}
+}
+
+func (ss *sessions) cancelLocked(s *session, cause error) {
+	if s.running && s.endedAt.IsZero() && s.cancel != nil {
+		s.cancel(cause)
+		s.endedAt = time.Now()
+	}
+}
+
+// names lists what still runs.
+func (ss *sessions) names() []string {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	var out []string
+	for l, s := range ss.open {
+		out = append(out, fmt.Sprintf("%s/%s/%s of %s", s.saga, l.Step, l.Direction, l.Execution))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// giveUp ends all waiting for the store.
+func (ss *sessions) giveUp() {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	close(ss.cut)
+}
+
+// renewLoop keeps the leases of this process's attempts until ctx is done, by
+// one statement for all that have less than two thirds of a lease left: short
+// steps cost no renewal.
+func (e *Engine) renewLoop(ctx context.Context) {
+	tick := max(e.cfg.Lease/12, 10*time.Millisecond)
+	timer := time.NewTimer(tick)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		e.renewOnce(ctx)
+		timer.Reset(tick)
+	}
+}
+
+// renewOnce renews what is to be renewed, and ends the bodies whose lease this
+// process cannot be sure of any more.
+func (e *Engine) renewOnce(ctx context.Context) {
+	all := false
+	if e.clock.slept() {
+		// The machine was suspended: no lease counts as live until it was
+		// renewed by the store's clock.
+		if err := e.clock.ready(ctx); err != nil {
+			return
+		}
+		all = true
+	}
+	now := time.Now()
+	leases := e.sessions.toRenew(e, now, all)
+	if len(leases) > 0 {
+		rctx, cancel := context.WithTimeout(ctx, max(e.cfg.Lease/6, time.Second))
+		at := e.clock.now()
+		until := at.Add(e.cfg.Lease)
+		states, err := e.store.Renew(rctx, leases, store.Renewal{Now: at, Until: until, DueAt: until.Add(leaseMargin)})
+		cancel()
+		if err != nil {
+			e.warn("saga: renew leases", "leases", len(leases), "error", err)
+		}
+		e.sessions.renewed(leases, states, now.Add(e.cfg.Lease))
+	}
+	e.sessions.expire(e)
+}
+
+// toRenew lists the leases to renew, and notices bodies that ignore the end of
+// their ctx.
+func (ss *sessions) toRenew(e *Engine, now time.Time, all bool) (leases []store.Lease) {
+	var stuck []*session
+	ss.mu.Lock()
+	storeNow := e.clock.now()
+	for _, s := range ss.open {
+		if s.running && s.endedAt.IsZero() && s.timeoutAt != nil && storeNow.After(*s.timeoutAt) {
+			s.endedAt = now // its own time-out
+		}
+		if s.running && !s.endedAt.IsZero() && now.Sub(s.endedAt) > e.cfg.Lease {
+			s.given = true
+			if !s.stuck {
+				s.stuck = true
+				stuck = append(stuck, s)
+			}
+		}
+		if !s.given && (all || s.until.Sub(now) < e.cfg.Lease*2/3) {
+			leases = append(leases, s.lease)
+		}
+	}
+	ss.mu.Unlock()
+	for _, s := range stuck {
+		e.emit(context.Background(), Event{
+			Kind: EventStepStuck, At: storeNow, Execution: s.lease.Execution, Saga: s.saga, Step: s.lease.Step,
+			Direction: s.lease.Direction, Epoch: s.lease.Epoch, Attempt: s.lease.Number, Took: now.Sub(s.endedAt),
+			Reason: "the step ignores the end of its ctx; its lease is not renewed any more",
+		})
+	}
+	return leases
+}
+
+func (ss *sessions) renewed(leases []store.Lease, states []store.LeaseState, until time.Time) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for i, state := range states {
+		s := ss.open[leases[i]]
+		if s == nil {
+			continue // settled meanwhile
+		}
+		switch state {
+		case store.LeaseHeld:
+			s.until = until
+		case store.LeaseInterrupted:
+			s.until = until
+			ss.cancelLocked(s, ErrInterrupted)
+		case store.LeaseLost:
+			ss.cancelLocked(s, ErrAttemptLost)
+			s.given = true
+		}
+	}
+}
+
+// expire ends the bodies whose leases are about to end unrenewed, a margin
+// before others may take them over.
+func (ss *sessions) expire(e *Engine) {
+	margin := min(leaseMargin, e.cfg.Lease/4)
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	now := time.Now()
+	for _, s := range ss.open {
+		if !s.given && s.until.Sub(now) < margin {
+			ss.cancelLocked(s, ErrAttemptLost)
+		}
+	}
+}

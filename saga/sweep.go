@@ -1,0 +1,217 @@
+package saga
+
+import (
+	"context"
+	"fmt"
+	mathrand "math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/leveret-go/leveret/store"
+)
+
+const (
+	sweepBatch   = 100
+	depthFor     = 2 * time.Second // how long a queue's depth is taken as still true
+	queuedCap    = time.Hour
+	noConsumeCap = 2 * time.Minute
+)
+
+// sweeper publishes the pointers of executions that come due. One sweep over
+// due times heals everything: lost pointers, dead workers, retries.
+type sweeper struct {
+	e     *Engine
+	depth map[string]depth
+	// attended is since when a partition is known to have had a consumer
+	// without interruption; what was offered before may have been offered to
+	// nobody.
+	attended map[string]time.Time
+}
+
+type depth struct {
+	ready, consumers int
+	known            bool
+	at               time.Time
+}
+
+// sweepLoop sweeps until ctx is done. It goes on after any error of the store.
+func (e *Engine) sweepLoop(ctx context.Context) {
+	s := &sweeper{e: e, depth: map[string]depth{}, attended: map[string]time.Time{}}
+	a := e.alarms.add()
+	defer e.alarms.remove(a)
+	down := false
+	for wait := time.Duration(0); a.wait(ctx, e.clock.now, wait); wait = e.sweepPause() {
+		if e.direct() {
+			s.attended = map[string]time.Time{} // nobody is known to listen
+			continue                            // consumers claim their partitions themselves
+		}
+		err := s.sweep(ctx)
+		if err != nil && ctx.Err() == nil && !down {
+			e.warn("saga: sweep", "error", err)
+		}
+		if down && err == nil {
+			e.warn("saga: sweep: the store answers again")
+		}
+		if down = err != nil; down {
+			// Living workers renew first when the store is back.
+			if !sleep(ctx, e.cfg.Lease/3) {
+				return
+			}
+		}
+	}
+}
+
+func (e *Engine) sweepPause() time.Duration {
+	d := float64(e.cfg.SweepEvery)
+	return time.Duration(d * (0.8 + 0.4*mathrand.Float64()))
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// sweep claims due executions until there are no more.
+func (s *sweeper) sweep(ctx context.Context) error {
+	for ctx.Err() == nil {
+		xs, now, err := s.e.claim(ctx, "", sweepBatch)
+		if err != nil {
+			return err
+		}
+		for _, x := range xs {
+			if err := s.offer(ctx, x, now); err != nil {
+				s.e.warn("saga: sweep", "execution", x.ID, "error", err)
+			}
+		}
+		if len(xs) < sweepBatch {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// claim takes due executions from the store.
+func (e *Engine) claim(ctx context.Context, partition string, limit int) ([]*store.Execution, time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if err := e.clock.ready(ctx); err != nil {
+		return nil, time.Time{}, err
+	}
+	now := e.clock.now()
+	xs, err := e.store.ClaimDue(ctx, store.DueQuery{Now: now, Hold: e.cfg.PickupWithin, Limit: limit, Partition: partition})
+	if err != nil {
+		return nil, now, fmt.Errorf("saga: claim due executions: %w", err)
+	}
+	return xs, now, nil
+}
+
+// offer does what is due for one claimed execution.
+func (s *sweeper) offer(ctx context.Context, x *store.Execution, now time.Time) error {
+	e := s.e
+	if x.OfferedAt == nil || x.OfferedAt.Equal(now) {
+		e.publish(ctx, x)
+		return nil
+	}
+	offered, claimed := *x.OfferedAt, *x.DueAt
+	d := s.probe(ctx, x.Partition, now)
+	age := now.Sub(offered)
+	every := func(most time.Duration) time.Duration { return min(max(age, e.cfg.PickupWithin), most) }
+	_, err := e.decide(ctx, x.ID, func(m *machine) error {
+		switch {
+		case !d.known || d.consumers == 0:
+			m.again(claimed, every(noConsumeCap), true)
+		case d.ready > e.cfg.BacklogThreshold:
+			if age >= e.cfg.BacklogPatience {
+				m.anew(claimed)
+			} else {
+				m.again(claimed, every(queuedCap), false)
+			}
+		case d.ready > 0:
+			m.again(claimed, every(queuedCap), true)
+		case offered.Before(s.attended[x.Partition]):
+			m.anew(claimed)
+		default:
+			m.lost(&claimed, e.cfg.MaxResumes, engineBy("the pointer was lost again and again"))
+		}
+		return nil
+	})
+	return err
+}
+
+// probe asks how much is queued for a partition.
+func (s *sweeper) probe(ctx context.Context, partition string, now time.Time) depth {
+	if d, ok := s.depth[partition]; ok && now.Sub(d.at) < depthFor && !now.Before(d.at) {
+		return d
+	}
+	d := depth{at: now}
+	if p, ok := s.e.pub.(DepthProber); ok {
+		ready, consumers, err := p.Depth(ctx, partition)
+		d.ready, d.consumers, d.known = ready, consumers, err == nil
+	}
+	s.depth[partition] = d
+	if !d.known || d.consumers == 0 {
+		delete(s.attended, partition)
+	} else if _, ok := s.attended[partition]; !ok {
+		s.attended[partition] = now
+	}
+	return d
+}
+
+// WorkStore claims due executions of a partition ("": of all) and handles them,
+// each on a slot of its own, until ctx is done; then it waits for what it has
+// begun and returns nil. Consumers call it while their broker is away; an engine
+// without a Publisher lives on it. It goes on after errors of the store, more
+// slowly.
+func (e *Engine) WorkStore(ctx context.Context, partition string, slots *Slots) error {
+	a := e.alarms.add()
+	defer e.alarms.remove(a)
+	var begun sync.WaitGroup
+	defer begun.Wait()
+	down := false
+	for wait := time.Duration(0); a.wait(ctx, e.clock.now, wait); wait = e.sweepPause() {
+		for ctx.Err() == nil {
+			if slots.Acquire(ctx) != nil {
+				break
+			}
+			n := 1
+			for n < sweepBatch && slots.TryAcquire() {
+				n++
+			}
+			xs, _, err := e.claim(ctx, partition, n)
+			for range n - len(xs) {
+				slots.Release()
+			}
+			for _, x := range xs {
+				begun.Go(func() {
+					defer slots.Release()
+					p, err := e.pointer(ctx, x)
+					if err == nil {
+						_, err = e.Handle(ctx, p)
+					}
+					if err != nil {
+						e.warn("saga: work the store", "execution", x.ID, "error", err)
+					}
+				})
+			}
+			if err != nil && ctx.Err() == nil {
+				if !down {
+					e.warn("saga: work the store", "error", err)
+				}
+				down = true
+				sleep(ctx, e.cfg.Lease/3)
+				break
+			}
+			down = false
+			if len(xs) < n {
+				break
+			}
+		}
+	}
+	return nil
+}
