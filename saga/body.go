@@ -26,10 +26,7 @@ func (e *Engine) runBody(ctx context.Context, x *store.Execution, s *session) re
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		ret = callBody(ctx, step.body(x.Direction), call, x.State)
-		if ctx.Err() != nil {
-			ret.cause = context.Cause(ctx)
-		}
+		callBody(ctx, step.body(x.Direction), call, x.State, &ret)
 	}()
 	<-done
 	e.sessions.end(s)
@@ -40,20 +37,22 @@ func (e *Engine) runBody(ctx context.Context, x *store.Execution, s *session) re
 	return r
 }
 
-func callBody(ctx context.Context, f body, call *Call, state []byte) (ret returned) {
+// callBody fills ret however f ends.
+func callBody(ctx context.Context, f body, call *Call, state []byte, ret *returned) {
 	normal := false
 	defer func() {
-		if normal {
-			return
+		if !normal {
+			*ret = returned{panicked: true, panicVal: recover(), stack: string(debug.Stack())}
+			if ret.panicVal == nil {
+				ret.panicVal = errGoexit
+			}
 		}
-		ret = returned{panicked: true, panicVal: recover(), stack: string(debug.Stack())}
-		if ret.panicVal == nil {
-			ret.panicVal = errGoexit
+		if ctx.Err() != nil {
+			ret.cause = context.Cause(ctx)
 		}
 	}()
 	ret.state, ret.stateErr, ret.err = f(ctx, call, state)
 	normal = true
-	return ret
 }
 
 // A session is an attempt that this process runs.
