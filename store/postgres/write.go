@@ -1,0 +1,447 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/leveret-go/leveret/store"
+	"github.com/leveret-go/leveret/store/internal/rows"
+)
+
+// A write is a changed execution and its Change, ready to be sent.
+type write struct {
+	x        *store.Execution // as at its old revision
+	state    bool             // has changed
+	key      bool             // may conflict with another execution's
+	attempts []store.Attempt  // each key once
+	audit    []store.AuditEntry
+	wake     []store.Wake // in the order of their ids
+	create   []*store.Execution
+}
+
+func newWrite(x *store.Execution, c *store.Change) *write {
+	w := &write{x: x, attempts: mergeAttempts(c.Attempts), audit: c.Audit, create: c.Create}
+	if len(c.Wake) > 0 {
+		w.wake = slices.Clone(c.Wake)
+		slices.SortStableFunc(w.wake, func(a, b store.Wake) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	}
+	return w
+}
+
+// mergeAttempts makes one of attempts with the same key, because one statement
+// cannot write a row twice: the first stays, with what came late after it.
+func mergeAttempts(attempts []store.Attempt) []store.Attempt {
+	if len(attempts) < 2 {
+		return attempts
+	}
+	merged := make([]store.Attempt, 0, len(attempts))
+	for _, a := range attempts {
+		i := slices.IndexFunc(merged, func(m store.Attempt) bool {
+			return m.Number == a.Number && m.Step == a.Step && m.Direction == a.Direction && m.Epoch == a.Epoch
+		})
+		switch {
+		case i < 0:
+			merged = append(merged, a)
+		case merged[i].LateStatus == "":
+			merged[i].Late, merged[i].LateStatus = a.Late, a.LateStatus
+		}
+	}
+	return merged
+}
+
+// plain reports whether one statement can do it all.
+func (w *write) plain() bool {
+	return len(w.wake) == 0 && len(w.create) == 0 && len(w.attempts) <= maxShape && len(w.audit) <= maxShape
+}
+
+// statement returns the text and values that write everything of a plain
+// write, and of another one the execution alone.
+func (s *Store) statement(w *write) (string, []any, error) {
+	r, err := rows.FromExecution(w.x)
+	if err != nil {
+		return "", nil, err
+	}
+	r.Revision++
+	sh := shape{state: w.state}
+	values := r.UpdateValues(rows.PlainValue)
+	if w.state {
+		values = append(values, r.State)
+	}
+	values = append(values, w.x.ID.String(), w.x.Revision, store.Micros(w.x.CreatedAt))
+	if w.plain() {
+		sh.attempts, sh.audit = len(w.attempts), len(w.audit)
+		for i := range w.attempts {
+			values = append(values, rows.FromAttempt(&w.attempts[i]).Values(rows.PlainValue)...)
+		}
+		for i := range w.audit {
+			values = append(values, rows.FromAudit(&w.audit[i]).Values(rows.PlainValue)...)
+		}
+	}
+	return s.sql.write(sh), values, nil
+}
+
+// execute writes w inside the transaction on c, which the caller ends: commits
+// on nil. ErrConflict when the execution is not at its revision.
+func (s *Store) execute(ctx context.Context, c *pgx.Conn, w *write) error {
+	for range maxVanished {
+		pending, err := s.executeOnce(ctx, c, w)
+		if keyViolation(err) {
+			if _, err := c.Exec(ctx, "ROLLBACK TO SAVEPOINT leveret"); err != nil {
+				return err
+			}
+			if err := s.inTheWayOfKey(ctx, c, w.x); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for _, x := range pending {
+			if err := s.createPending(ctx, c, x); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return errVanished
+}
+
+// executeOnce does so in one round trip and returns the executions that it
+// could not create.
+func (s *Store) executeOnce(ctx context.Context, c *pgx.Conn, w *write) (pending []*store.Execution, err error) {
+	text, values, err := s.statement(w)
+	if err != nil {
+		return nil, err
+	}
+	b := &pgx.Batch{}
+	b.Queue("SAVEPOINT leveret")
+	b.Queue(text, values...)
+	if !w.plain() {
+		for i := range w.attempts {
+			b.Queue(s.sql.attempt, rows.FromAttempt(&w.attempts[i]).Values(rows.PlainValue)...)
+		}
+		for i := range w.audit {
+			b.Queue(s.sql.audit, rows.FromAudit(&w.audit[i]).Values(rows.PlainValue)...)
+		}
+	}
+	for _, k := range w.wake {
+		b.Queue(s.sql.wake, k.ID.String(), store.Micros(k.At))
+	}
+	before := b.Len()
+	for _, x := range w.create {
+		values, err := insertValues(x)
+		if err != nil {
+			return nil, err
+		}
+		b.Queue(s.sql.insert, values...)
+	}
+
+	br := c.SendBatch(ctx, b)
+	defer func() { err = errors.Join(err, br.Close()) }()
+	if _, err := br.Exec(); err != nil {
+		return nil, err
+	}
+	var written int64
+	if err := br.QueryRow().Scan(&written); err != nil {
+		return nil, err
+	}
+	if written == 0 {
+		return nil, store.ErrConflict
+	}
+	for i := 2; i < b.Len(); i++ {
+		tag, err := br.Exec()
+		if err != nil {
+			return nil, err
+		}
+		if i >= before && tag.RowsAffected() == 0 {
+			pending = append(pending, w.create[i-before])
+		}
+	}
+	return pending, nil
+}
+
+// createPending creates what met a conflict, or says which.
+func (s *Store) createPending(ctx context.Context, c *pgx.Conn, x *store.Execution) error {
+	values, err := insertValues(x)
+	if err != nil {
+		return err
+	}
+	for range maxVanished {
+		if err := s.inTheWay(ctx, c, x); err != nil {
+			return err
+		}
+		tag, err := c.Exec(ctx, s.sql.insert, values...)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 1 {
+			return nil
+		}
+	}
+	return errVanished
+}
+
+// commit ends the transaction on c. Its error leaves the outcome open, and so
+// it takes no notice of the end of ctx, but for a limit.
+func (s *Store) commit(ctx context.Context, c *pgx.Conn) error {
+	return s.call(ctx, c, false, func(ctx context.Context) error {
+		tag, err := c.Exec(ctx, "COMMIT")
+		if err != nil {
+			return err
+		}
+		return committed(tag.String())
+	})
+}
+
+func committed(tag string) error {
+	if tag != "COMMIT" {
+		return fmt.Errorf("COMMIT ended in %s", tag)
+	}
+	return nil
+}
+
+func created(c *store.Change) {
+	for _, x := range c.Create {
+		x.Revision = 1
+	}
+}
+
+// stateless returns x with a state that is valid for sure, to validate the
+// rest of it.
+func stateless(x *store.Execution) *store.Execution {
+	y := *x
+	y.State = json.RawMessage("{}")
+	return &y
+}
+
+// Advance writes x and c if the revision is unchanged; see [store.Advancer].
+// It is one round trip, and two more when c creates or wakes executions.
+func (s *Store) Advance(ctx context.Context, x *store.Execution, c store.Change) error {
+	checked := x
+	if c.SameState {
+		checked = stateless(x)
+	}
+	if err := checked.Validate(); err != nil {
+		return err
+	}
+	if err := c.Validate(x.ID); err != nil {
+		return err
+	}
+	w := newWrite(x, &c)
+	w.state = !c.SameState
+	var err error
+	if w.plain() {
+		err = s.advance(ctx, w)
+	} else {
+		err = s.advanceInTx(ctx, w)
+	}
+	if errors.Is(err, store.ErrConflict) {
+		return s.whyNot(ctx, w.x)
+	}
+	if err != nil {
+		return err
+	}
+	x.Revision++
+	created(&c)
+	return nil
+}
+
+func (s *Store) advance(ctx context.Context, w *write) error {
+	text, values, err := s.statement(w)
+	if err != nil {
+		return opaque("advance", err)
+	}
+	return s.run(ctx, "advance", s.pool, writing, func(ctx context.Context, c *pgx.Conn) error {
+		for range maxVanished {
+			written, err := s.advanceOnce(ctx, c, text, values)
+			switch {
+			case keyViolation(err):
+				if err := s.inTheWayOfKey(ctx, c, w.x); err != nil {
+					return err
+				}
+			case err != nil:
+				return err
+			case written == 0:
+				return store.ErrConflict
+			default:
+				return nil
+			}
+		}
+		return errVanished
+	})
+}
+
+func (s *Store) advanceOnce(ctx context.Context, c *pgx.Conn, text string, values []any) (written int64, err error) {
+	b := &pgx.Batch{}
+	b.Queue(s.sql.limits)
+	b.Queue(text, values...)
+	br := c.SendBatch(ctx, b)
+	defer func() { err = errors.Join(err, br.Close()) }()
+	if _, err := br.Exec(); err != nil {
+		return 0, err
+	}
+	err = br.QueryRow().Scan(&written)
+	return written, err
+}
+
+func (s *Store) advanceInTx(ctx context.Context, w *write) error {
+	c, err := s.take(ctx, "advance", s.pool, writing, func(ctx context.Context, c *pgx.Conn) error {
+		b := &pgx.Batch{}
+		b.Queue(begin)
+		b.Queue(s.sql.limitsTx)
+		if err := c.SendBatch(ctx, b).Close(); err != nil {
+			return &unsentError{err}
+		}
+		return s.execute(ctx, c, w)
+	})
+	if err != nil {
+		return err
+	}
+	defer s.rollback(ctx, c)
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("postgres: advance: %w", err)
+	}
+	if err := s.commit(ctx, c.Conn()); err != nil {
+		return opaque("advance: commit", err)
+	}
+	return nil
+}
+
+// whyNot tells a row that has moved on from one whose creation time x does not
+// have.
+func (s *Store) whyNot(ctx context.Context, x *store.Execution) error {
+	var same bool
+	err := s.run(ctx, "advance", s.pool, reading, func(ctx context.Context, c *pgx.Conn) error {
+		return c.QueryRow(ctx, s.sql.exists, x.ID.String(), x.Revision).Scan(&same)
+	})
+	if err == nil && same {
+		return fmt.Errorf("%w: created_at must not change", store.ErrInvalid)
+	}
+	return store.ErrConflict // if it could not be asked: nothing was written in any case
+}
+
+// WithLock changes an execution under its row lock; see [store.Store]. It is
+// two round trips: BEGIN and SELECT … FOR NO KEY UPDATE, then the write and
+// COMMIT; one or two more when the write creates or wakes executions or takes
+// a start key. The lock is given back when this process or its connection
+// dies, and by the server when fn takes longer than twice the statement
+// time-out.
+func (s *Store) WithLock(ctx context.Context, id uuid.UUID, fn func(x *store.Execution) (store.Change, error)) (*store.Execution, error) {
+	var old *store.Execution
+	c, err := s.take(ctx, "lock", s.pool, reading, func(ctx context.Context, c *pgx.Conn) error {
+		var err error
+		old, err = s.lock(ctx, c, id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer s.rollback(ctx, c) // after a commit it only releases
+
+	x := old.Clone()
+	change, err := fn(x)
+	if errors.Is(err, store.ErrUnchanged) {
+		return old, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("postgres: lock: %w", err)
+	}
+	if change.SameState {
+		x.State = old.State
+	}
+	w := newWrite(x, &change)
+	w.state = !bytes.Equal(x.State, old.State)
+	w.key = x.Key != "" && x.Status.HoldsKey() &&
+		!(old.Status.HoldsKey() && old.Key == x.Key && old.Saga == x.Saga)
+	checked := x
+	if !w.state {
+		checked = stateless(x)
+	}
+	if err := store.ValidateUpdate(old, checked, &change); err != nil {
+		return nil, err
+	}
+	if err := s.writeLocked(ctx, c.Conn(), w); err != nil {
+		return nil, err
+	}
+	created(&change)
+	y := x.Clone()
+	y.Revision++
+	return y, nil
+}
+
+func (s *Store) lock(ctx context.Context, c *pgx.Conn, id uuid.UUID) (x *store.Execution, err error) {
+	b := &pgx.Batch{}
+	b.Queue(begin)
+	b.Queue(s.sql.limitsTx)
+	b.Queue(s.sql.lock, id.String())
+	br := c.SendBatch(ctx, b)
+	defer func() { err = errors.Join(err, br.Close()) }()
+	for range 2 {
+		if _, err := br.Exec(); err != nil {
+			return nil, err
+		}
+	}
+	return scanOne(br.QueryRow())
+}
+
+// writeLocked writes and commits.
+func (s *Store) writeLocked(ctx context.Context, c *pgx.Conn, w *write) error {
+	if w.plain() && !w.key {
+		// It waits for nobody, as the lock is held: so the end of ctx, which
+		// would leave the outcome open, is not for it.
+		err := s.call(ctx, c, false, func(ctx context.Context) error { return s.writeAndCommit(ctx, c, w) })
+		if err != nil {
+			return opaque("lock: write", err)
+		}
+		return nil
+	}
+	err := s.call(ctx, c, true, func(ctx context.Context) error { return s.execute(ctx, c, w) })
+	if err != nil {
+		if ctx.Err() != nil && !named(err) { // nothing of it was committed
+			return fmt.Errorf("postgres: lock: write: %w", ctx.Err())
+		}
+		return failed(ctx, "lock: write", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("postgres: lock: %w", err)
+	}
+	if err := s.commit(ctx, c); err != nil {
+		return opaque("lock: commit", err)
+	}
+	return nil
+}
+
+func (s *Store) writeAndCommit(ctx context.Context, c *pgx.Conn, w *write) (err error) {
+	text, values, err := s.statement(w)
+	if err != nil {
+		return err
+	}
+	b := &pgx.Batch{}
+	b.Queue(text, values...)
+	b.Queue("COMMIT")
+	br := c.SendBatch(ctx, b)
+	defer func() { err = errors.Join(err, br.Close()) }()
+	var written int64
+	if err := br.QueryRow().Scan(&written); err != nil {
+		return err
+	}
+	tag, err := br.Exec()
+	if err != nil {
+		return err
+	}
+	if written == 0 {
+		return errors.New("the row changed under its lock")
+	}
+	return committed(tag.String())
+}
