@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -154,7 +155,11 @@ type record struct {
 
 func (e *env) stored(id uuid.UUID) record {
 	e.Helper()
-	return record{e.get(id), e.attempts(id), e.audit(id)}
+	r := record{e.get(id).Clone(), nil, slices.Clone(e.audit(id))} // in case the store gives out its own
+	for _, a := range e.attempts(id) {
+		r.Attempts = append(r.Attempts, a.Clone())
+	}
+	return r
 }
 
 // untouched checks that an execution is as it was.

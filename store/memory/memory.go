@@ -60,7 +60,15 @@ type row struct {
 	// Guarded by Store.mu. What x points to is never changed, only replaced.
 	x        *store.Execution
 	attempts []store.Attempt
+	known    map[attemptKey]int // index in attempts
 	audit    []store.AuditEntry
+}
+
+// An attemptKey names an attempt of an execution.
+type attemptKey struct {
+	step          string
+	direction     store.Direction
+	epoch, number int
 }
 
 // New returns an empty store.

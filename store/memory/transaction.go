@@ -47,15 +47,22 @@ func (t *transaction) lock(ctx context.Context, r *row) error {
 		if !t.wait(r) {
 			return errDeadlock
 		}
-		defer t.waited()
 	}
+	var err error
 	select {
 	case r.lock.slot <- struct{}{}:
-		t.took(r)
-		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		err = ctx.Err()
 	}
+	// Before the lock is noted as held: who waits for a row that it holds
+	// would be a circle of its own, and never the end of a search for one.
+	if len(t.held) > 0 {
+		t.waited()
+	}
+	if err == nil {
+		t.took(r)
+	}
+	return err
 }
 
 func (t *transaction) took(r *row) {
@@ -189,15 +196,16 @@ func (s *Store) wake(w store.Wake) {
 
 // record adds a closed attempt, or to a known one what came late; s.mu is held.
 func (r *row) record(a *store.Attempt) {
-	for i := len(r.attempts) - 1; i >= 0; i-- {
-		k := &r.attempts[i]
-		if k.Number != a.Number || k.Step != a.Step || k.Direction != a.Direction || k.Epoch != a.Epoch {
-			continue
-		}
-		if k.LateStatus == "" {
+	key := attemptKey{a.Step, a.Direction, a.Epoch, a.Number}
+	if i, ok := r.known[key]; ok {
+		if k := &r.attempts[i]; k.LateStatus == "" {
 			k.Late, k.LateStatus = a.Late, a.LateStatus
 		}
 		return
 	}
+	if r.known == nil {
+		r.known = make(map[attemptKey]int)
+	}
+	r.known[key] = len(r.attempts)
 	r.attempts = append(r.attempts, a.Clone())
 }
