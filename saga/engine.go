@@ -43,6 +43,7 @@ type Engine struct {
 
 	life     lifecycle
 	sessions sessions
+	claims   claims
 	alarms   alarms
 	waiters  waiters
 }

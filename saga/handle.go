@@ -46,7 +46,9 @@ func (e *Engine) Handle(ctx context.Context, p Pointer) (Result, error) {
 	}
 
 	start := time.Now()
-	x, r, err := e.openFrom(ctx, p)
+	c := &claim{}
+	defer e.claims.drop(c)
+	x, r, err := e.openFrom(ctx, p, c)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return e.dropped(ctx, p, Result{Ack, DropOrphan}), nil
@@ -59,7 +61,7 @@ func (e *Engine) Handle(ctx context.Context, p Pointer) (Result, error) {
 	case r.Reason != "":
 		return e.dropped(ctx, p, r), nil
 	}
-	e.work(ctx, x, start)
+	e.work(ctx, x, start, c)
 	return r, nil
 }
 
@@ -82,35 +84,27 @@ func (e *Engine) dropped(ctx context.Context, p Pointer, r Result) Result {
 // openFrom opens the attempt that is due. When the outcome of the write is not
 // known, it finds out, under the lock and by writing, so that a commit still in
 // flight conflicts.
-func (e *Engine) openFrom(ctx context.Context, p Pointer) (x *store.Execution, r Result, err error) {
+func (e *Engine) openFrom(ctx context.Context, p Pointer, c *claim) (x *store.Execution, r Result, err error) {
 	var want store.Lease // what the last write meant to open
 	var asked time.Time
 	first := true
 	err = e.again(ctx, e.cfg.Lease, func() error {
-		var next store.Lease
 		asked = time.Now()
 		y, err := e.decide(ctx, p.Execution, func(m *machine) error {
-			next = store.Lease{}
 			if e.life.isDraining() {
 				return ErrNotRunning
 			}
-			if open, ok := m.x.Lease(); ok && open == want && !first {
-				m.renew() // mine: it did happen
-				next, r = open, Result{Disposition: Ack}
-				return nil
+			if first {
+				r = m.handle(p)
+			} else {
+				r = m.handleAgain(p, want, e.claims.has(want, c))
 			}
-			if !first {
-				m.touch()
-			}
-			r = m.handle(p)
 			if m.opened {
-				next, _ = m.x.Lease()
+				want, _ = m.x.Lease()
+				e.claims.take(want, c)
 			}
 			return nil
 		})
-		if next != (store.Lease{}) {
-			want = next
-		}
 		first = false
 		x = y
 		return err
@@ -149,38 +143,37 @@ func (e *Engine) fresh(ctx context.Context, x *store.Execution, asked time.Time)
 	})
 }
 
-// renew makes the open attempt's lease a whole one again.
-func (m *machine) renew() {
-	m.x.Attempt.LeaseUntil = m.now.Add(m.rules.lease)
-	m.due(m.x.Attempt.LeaseUntil.Add(m.rules.margin))
-}
-
 // work runs the open attempt of x, and those that follow it in a chain.
-func (e *Engine) work(ctx context.Context, x *store.Execution, start time.Time) {
+func (e *Engine) work(ctx context.Context, x *store.Execution, start time.Time, c *claim) {
 	for x != nil {
 		s := e.sessions.add(e, x)
 		r := e.runBody(ctx, x, s)
 		chain := e.cfg.Handover == HandoverChain && time.Since(start) < e.cfg.ChainFor && !e.life.isDraining()
-		x = e.settle(ctx, x, s, r, chain)
+		x = e.settle(ctx, x, s, r, chain, c)
 		e.sessions.remove(s)
 	}
 }
 
 // settle writes the result of an attempt and returns the execution with its
 // next attempt open, or nil when there is nothing more to do here.
-func (e *Engine) settle(ctx context.Context, x *store.Execution, s *session, r result, chain bool) *store.Execution {
+func (e *Engine) settle(ctx context.Context, x *store.Execution, s *session, r result, chain bool, c *claim) *store.Execution {
 	ref := attemptRef{lease: s.lease, startedAt: x.Attempt.StartedAt, leaseUntil: x.Attempt.LeaseUntil}
 	_ = e.clock.ready(ctx)
 	asked := time.Now()
 
 	// One write, no lock, if the row is as this worker last saw it.
-	var wrote *machine // the last write that was tried
-	unsure := false    // whether its outcome is unknown
+	var wrote *machine   // the last write that was tried
+	var want store.Lease // the attempt that it meant to open
+	unsure := false      // whether its outcome is unknown
 	if e.advancer != nil {
 		y := x.Clone()
 		m := e.machine(y)
 		m.settle(ref, r, chain, e.inherit(m.now, ref))
 		m.change.SameState = r.state == nil || string(r.state) == string(x.State)
+		if m.opened {
+			want, _ = y.Lease()
+			e.claims.takeFree(want, c)
+		}
 		actx, cancel := storeCtx(ctx)
 		err := e.advancer.Advance(actx, y, m.change)
 		cancel()
@@ -194,31 +187,27 @@ func (e *Engine) settle(ctx context.Context, x *store.Execution, s *session, r r
 		if errors.Is(err, store.ErrInvalid) {
 			r = refused(r, err)
 		}
-		wrote, unsure = m, !definite(err)
+		// A conflict says for sure that this write did nothing.
+		if unsure = !definite(err) && !errors.Is(err, store.ErrConflict); unsure {
+			wrote = m
+		}
 	}
 
 	for {
-		var gone, mine bool
+		var how settling
 		var m *machine
 		var y *store.Execution
 		err := e.again(ctx, 0, func() error {
 			asked = time.Now()
 			var err error
-			before := wrote
 			y, err = e.decide(ctx, x.ID, func(mm *machine) error {
-				m, gone, mine = mm, false, false
-				open, ok := m.x.Lease()
-				switch {
-				case ok && open == ref.lease:
-					m.settle(ref, r, chain, nil)
-					wrote, unsure = m, true
-				case ok && before != nil && before.opened && open == mustLease(before.x):
-					m.renew() // my write did happen, and this is the attempt it opened
-					m.opened, mine = true, true
-				default:
-					gone = true
-					if unsure {
-						m.touch() // what is still in flight must conflict
+				m = mm
+				how = m.settleAgain(ref, r, chain, want, e.claims.has(want, c), unsure)
+				if how == settledNow {
+					wrote, unsure, want = m, true, store.Lease{}
+					if m.opened {
+						want, _ = m.x.Lease()
+						e.claims.take(want, c)
 					}
 				}
 				return nil
@@ -232,22 +221,17 @@ func (e *Engine) settle(ctx context.Context, x *store.Execution, s *session, r r
 		case err != nil:
 			e.warn("saga: a result could not be written; its lease will run out", "execution", x.ID, "step", x.Step, "error", err)
 			return nil
-		case mine:
+		case how == settledMine:
 			for _, ev := range wrote.events {
 				e.emit(ctx, ev)
 			}
 			return e.goOn(ctx, m, y, asked)
-		case gone:
+		case how == settledGone:
 			e.settleGone(ctx, ref, r, wrote)
 			return nil
 		}
 		return e.goOn(ctx, m, y, asked)
 	}
-}
-
-func mustLease(x *store.Execution) store.Lease {
-	l, _ := x.Lease()
-	return l
 }
 
 // refused makes of a result that no store takes one that it does. It should
@@ -280,7 +264,7 @@ func (e *Engine) settleGone(ctx context.Context, ref attemptRef, r result, wrote
 		}
 		for i := range attempts {
 			a := &attempts[i]
-			if a.Lease() == ref.lease && (a.LateStatus != "" || a.Status != store.AttemptAbandoned && a.Status != store.AttemptRunning) {
+			if a.Lease() == ref.lease && recorded(a) {
 				if wrote != nil && a.LateStatus == "" {
 					for _, ev := range wrote.events {
 						e.emit(ctx, ev)
