@@ -167,6 +167,8 @@ func TestQueriesUseIndexes(t *testing.T) {
 			{"any due", `SELECT EXISTS (SELECT 1 FROM ` + x + ` WHERE ` + whereDueIn + `)`, []any{1, "p"}, "COVERING INDEX saga_executions_due", true},
 			{"key", `SELECT id FROM ` + x + ` WHERE ` + whereHolder, []any{"s", "k"}, "saga_executions_key", true},
 			{"id", `SELECT * FROM ` + x + ` WHERE id = ?1`, []any{id.String()}, "sqlite_autoindex_saga_executions_1", true},
+			{"update", updateSQL(x, false, nil), make([]any, len(rows.UpdateColumns)+2), "sqlite_autoindex_saga_executions_1", true},
+			{"update of a step", updateSQL(x, true, indexed), make([]any, len(rows.UpdateColumns)+3), "sqlite_autoindex_saga_executions_1", true},
 			{"stalled", stalled.String(), nil, "saga_executions_live", false},
 			{"resource", resource.String(), nil, "saga_executions_resource", true},
 			{"attempts", `SELECT * FROM saga_attempts WHERE execution = ?1 ORDER BY seq`, []any{id.String()}, "sqlite_autoindex_saga_attempts_1", false},
@@ -270,5 +272,36 @@ func TestTextIsStoredAsText(t *testing.T) {
 		Scan(&id, &state, &ledger, &at)
 	if err != nil || id != "text" || state != "text" || ledger != "[]" || at != "integer" {
 		t.Errorf("id is %s, state %s, ledger %s, created_at %s; %v", id, state, ledger, at, err)
+	}
+}
+
+// TestIndexedNamesTheColumnsOfAllIndexes: a column that lacks there would be
+// written right, and with it an index at every step.
+func TestIndexedNamesTheColumnsOfAllIndexes(t *testing.T) {
+	s := openT(t, filepath.Join(t.TempDir(), "sagas.db"))
+	found, err := s.writer.QueryContext(t.Context(), `SELECT DISTINCT c.name, COALESCE(l.sql, '')
+FROM pragma_index_list('saga_executions') AS i, pragma_index_info(i.name) AS c, sqlite_schema AS l WHERE l.name = i.name`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer found.Close()
+	for found.Next() {
+		var column, text string
+		if err := found.Scan(&column, &text); err != nil {
+			t.Fatal(err)
+		}
+		if column != "id" && !slices.Contains(indexed, column) {
+			t.Errorf("%s is in an index", column)
+		}
+		if _, where, ok := strings.Cut(text, "WHERE"); ok {
+			for _, c := range rows.Columns {
+				if strings.Contains(" "+where, " "+c+" ") && !slices.Contains(indexed, c) {
+					t.Errorf("%s is in the predicate of an index", c)
+				}
+			}
+		}
+	}
+	if err := found.Err(); err != nil {
+		t.Fatal(err)
 	}
 }

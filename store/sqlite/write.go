@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -21,8 +23,8 @@ type statements struct {
 	exists      *sql.Stmt
 	holder      *sql.Stmt
 	insert      *sql.Stmt
-	update      *sql.Stmt // all but the state
-	updateState *sql.Stmt // the state too
+	update      update
+	updateState update // the state too
 	attempt     *sql.Stmt
 	audit       *sql.Stmt
 	wake        *sql.Stmt
@@ -35,6 +37,17 @@ type statements struct {
 	anyDueIn *sql.Stmt // on a reader
 }
 
+// An update writes a row if its revision has not changed. The arguments of both
+// statements are the same.
+type update struct {
+	step *sql.Stmt // only if no column of indexed changes: a step of a quick chain
+	any  *sql.Stmt
+}
+
+// indexed are the columns in any index, its predicate included. SQLite writes
+// an index anew when a column of it is set, to the value it had too.
+var indexed = []string{"saga", "partition", "resource_type", "resource_id", "key", "status", "due_at"}
+
 // Where clauses that need an index; a test asks SQLite whether they get it.
 const (
 	whereDue    = `due_at IS NOT NULL AND due_at <= ?1`
@@ -45,12 +58,6 @@ const (
 func (s *Store) prepare(ctx context.Context) error {
 	x := s.tables.Name(rows.Executions)
 	all := rows.List(rows.Columns)
-	n := len(rows.UpdateColumns)
-	set := func(columns []string) string {
-		id, revision := rows.Question(len(columns)+1), rows.Question(len(columns)+2)
-		return fmt.Sprintf(`UPDATE %s SET %s WHERE id = %s AND revision = %s RETURNING created_at`,
-			x, rows.Sets(rows.Question, 1, columns), id, revision)
-	}
 	for _, p := range []struct {
 		to   **sql.Stmt
 		on   *sql.DB
@@ -63,8 +70,10 @@ func (s *Store) prepare(ctx context.Context) error {
 		{&s.exists, s.writer, `SELECT EXISTS (SELECT 1 FROM ` + x + ` WHERE id = ?1)`},
 		{&s.holder, s.writer, `SELECT id FROM ` + x + ` WHERE ` + whereHolder},
 		{&s.insert, s.writer, `INSERT INTO ` + x + ` (` + all + `) VALUES (` + rows.Marks(rows.Question, 1, len(rows.Columns)) + `) ON CONFLICT DO NOTHING`},
-		{&s.update, s.writer, set(rows.UpdateColumns)},
-		{&s.updateState, s.writer, set(append(rows.UpdateColumns[:n:n], "state"))},
+		{&s.update.step, s.writer, updateSQL(x, false, indexed)},
+		{&s.update.any, s.writer, updateSQL(x, false, nil)},
+		{&s.updateState.step, s.writer, updateSQL(x, true, indexed)},
+		{&s.updateState.any, s.writer, updateSQL(x, true, nil)},
 		{&s.attempt, s.writer, `INSERT INTO ` + s.tables.Name(rows.Attempts) + ` AS a (` + rows.List(rows.AttemptColumns) + `)
 VALUES (` + rows.Marks(rows.Question, 1, len(rows.AttemptColumns)) + `)
 ON CONFLICT (execution, step, direction, epoch, "number") DO UPDATE SET late = excluded.late, late_status = excluded.late_status
@@ -89,6 +98,27 @@ RETURNING request`},
 		}
 	}
 	return nil
+}
+
+// updateSQL returns the statement that writes a row with an id and a revision,
+// the last two arguments, unless a column of kept would change. The arguments
+// before them are those of rows.UpdateColumns, and the state if it is written.
+func updateSQL(table string, state bool, kept []string) string {
+	columns := rows.UpdateColumns
+	if state {
+		columns = append(columns[:len(columns):len(columns)], "state")
+	}
+	var sets, keeps []string
+	for i, c := range columns {
+		if slices.Contains(kept, c) {
+			keeps = append(keeps, ` AND "`+c+`" IS `+rows.Question(i+1))
+		} else {
+			sets = append(sets, rows.Sets(rows.Question, i+1, []string{c}))
+		}
+	}
+	n := len(columns)
+	return fmt.Sprintf(`UPDATE %s SET %s WHERE id = %s AND revision = %s%s RETURNING created_at`, table,
+		strings.Join(sets, ", "), rows.Question(n+1), rows.Question(n+2), strings.Join(keeps, ""))
 }
 
 // A txn is a write transaction. Its statements do not watch ctx: they are
@@ -187,11 +217,15 @@ func (t *txn) update(x *store.Execution, c *store.Change, sameState bool) (rows.
 		return created, t.fail(err)
 	}
 	r.Revision = x.Revision + 1
-	stmt, args := t.s.statements.update, r.UpdateValues(rows.MicrosValue)
+	u, args := t.s.statements.update, r.UpdateValues(rows.MicrosValue)
 	if !sameState {
-		stmt, args = t.s.updateState, append(args, r.State)
+		u, args = t.s.updateState, append(args, r.State)
 	}
-	err = t.row(stmt, append(args, r.ID.String(), x.Revision)...).Scan(&created)
+	args = append(args, r.ID.String(), x.Revision)
+	err = t.row(u.step, args...).Scan(&created)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = t.row(u.any, args...).Scan(&created)
+	}
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return created, store.ErrConflict
