@@ -643,7 +643,7 @@ var faults = map[string]func(f *faulty){
 		}
 	}),
 	"StateIsRefused": stores(func(x *store.Execution) { x.State = bytes.ToValidUTF8(x.State, nil) }),
-	"TextsAreKept":   stores(func(x *store.Execution) { x.Failure = &store.Failure{Message: strings.ReplaceAll(x.Reason, "?", "$1")} }),
+	"TextsAreKept":   stores(func(x *store.Execution) { x.Reason = strings.ReplaceAll(x.Reason, "?", "$1") }),
 	"LongTextsAreKept": changes(func(c *store.Change) {
 		for i := range c.Attempts {
 			c.Attempts[i].Stack = c.Attempts[i].Stack[:min(len(c.Attempts[i].Stack), 4096)]

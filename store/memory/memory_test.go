@@ -136,7 +136,7 @@ func TestAsManyWakersAsExecutions(t *testing.T) {
 	}
 }
 
-func TestClaimingFromManyTouchesFew(t *testing.T) {
+func TestClaimingFromManyAllocatesForFew(t *testing.T) {
 	s := memory.New()
 	for i := range 100_000 {
 		create(t, s, start.Add(time.Duration(i)*time.Second))
