@@ -1,0 +1,92 @@
+package amqp
+
+import (
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/leveret-go/leveret/saga"
+)
+
+const (
+	reasonMalformed = "malformed"
+	maxDeadError    = 1000 // bytes of a header
+)
+
+// bury puts a message aside and returns how to settle its delivery. It goes to
+// the dead exchange with the reason in its headers, and is acknowledged when the
+// broker has it; if that cannot be, it is rejected, and the broker itself puts
+// it there, without the reason.
+//
+// The headers: saga-reason, one of the Dead constants of package saga or
+// "malformed"; saga-partition; saga-dead-at; saga-message, the id of the message
+// it was; saga-error for what is malformed; saga-size when the body was cut to
+// 16 KiB; and those the message came with.
+func (d *delivery) bury(reason string, cause error) func() error {
+	b, p := d.in.p.c.b, d.in.p.name
+	sent := make(chan error, 1)
+	err := b.hand(&outgoing{
+		exchange: b.layout.dead(), message: b.corpse(d.d, p, reason, cause),
+		done: func(_ saga.EventKind, err error) { sent <- err },
+	})
+	if err != nil {
+		return d.drop
+	}
+	t := time.NewTimer(b.cfg.Timeout)
+	defer t.Stop()
+	select {
+	case err = <-sent:
+		if err == nil {
+			return d.ack
+		}
+	case <-t.C:
+	}
+	return d.drop
+}
+
+// corpse makes the message that is put aside.
+func (b *Broker) corpse(d amqp091.Delivery, partition, reason string, cause error) amqp091.Publishing {
+	headers := amqp091.Table{}
+	// What others wrote may be of any number, size and depth.
+	for _, k := range []string{"saga-name", "saga-execution", "saga-step", "saga-direction", "traceparent"} {
+		if text, ok := d.Headers[k].(string); ok {
+			headers[k] = cut(text, maxDeadError)
+		}
+	}
+	if epoch, ok := d.Headers["saga-epoch"].(int64); ok {
+		headers["saga-epoch"] = epoch
+	}
+	body := d.Body
+	if len(body) > maxBody {
+		headers["saga-size"] = int64(len(body))
+		body = body[:maxBody]
+	}
+	headers["saga-reason"] = reason
+	headers["saga-partition"] = partition
+	headers["saga-dead-at"] = time.Now().UTC().Format(time.RFC3339)
+	headers["saga-message"] = d.MessageId
+	if cause != nil {
+		headers["saga-error"] = cut(cause.Error(), maxDeadError)
+	}
+	return amqp091.Publishing{
+		ContentType:   d.ContentType,
+		DeliveryMode:  amqp091.Persistent,
+		Type:          d.Type,
+		MessageId:     uuid.NewString(), // tells returns apart; the old one may be anything
+		CorrelationId: d.CorrelationId,
+		Timestamp:     d.Timestamp,
+		AppId:         d.AppId,
+		Headers:       headers,
+		Body:          body,
+	}
+}
+
+// cut returns at most n bytes of valid UTF-8.
+func cut(s string, n int) string {
+	if len(s) > n {
+		s = s[:n]
+	}
+	return strings.ToValidUTF8(s, "?")
+}
