@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -64,7 +65,9 @@ func (s *Store) take(ctx context.Context, op string, pool *pgxpool.Pool, k kind,
 		}
 		lost := c.Conn().IsClosed()
 		s.rollback(ctx, c)
-		if try == maxTries || named(err) || ctx.Err() != nil || !(rolledBack(err) || lost && k != writing) {
+		_, unsent := errors.AsType[*unsentError](err)
+		again := rolledBack(err) || lost && (unsent || k != writing)
+		if try == maxTries || named(err) || ctx.Err() != nil || !again {
 			return nil, translate(ctx, op, err)
 		}
 	}

@@ -108,13 +108,18 @@ func (s *Store) execLimited(ctx context.Context, c *pgx.Conn, sql string, values
 	b.Queue(s.sql.limits)
 	b.Queue(sql, values...)
 	br := c.SendBatch(ctx, b)
+	defer func() { err = closed(br, err) }()
 	if _, err := br.Exec(); err != nil {
-		_ = br.Close()
 		return 0, err
 	}
 	tag, err := br.Exec()
-	if err := errors.Join(err, br.Close()); err != nil {
-		return 0, err
+	return tag.RowsAffected(), err
+}
+
+// closed ends a batch. What went wrong first is the cause of the rest.
+func closed(br pgx.BatchResults, err error) error {
+	if end := br.Close(); err == nil {
+		err = end
 	}
-	return tag.RowsAffected(), nil
+	return err
 }

@@ -86,7 +86,7 @@ func named(err error) bool {
 		errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrInvalid)
 }
 
-// An unsentError is an error from before anything was sent for a call.
+// An unsentError is an error from before anything to be written was sent.
 type unsentError struct{ err error }
 
 func (e *unsentError) Error() string { return e.err.Error() }

@@ -72,7 +72,11 @@ func (s *Store) migrateOnce(ctx context.Context, c *pgxpool.Conn) (done bool, er
 		defer cancel()
 		_, _ = conn.Exec(short, "ROLLBACK")
 	}()
-	if _, err := conn.Exec(ctx, fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", s.lockKey())); err != nil {
+	// A role's time-outs are not for the wait for another process, nor for a
+	// migration of a big table.
+	err = simple(ctx, conn, fmt.Sprintf(`SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0;
+SELECT pg_advisory_xact_lock(%d)`, s.lockKey()))
+	if err != nil {
 		return false, err
 	}
 	have, floor, err := s.prepareSchema(ctx, conn)

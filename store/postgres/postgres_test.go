@@ -142,9 +142,3 @@ func TestConformanceOnACallersPool(t *testing.T) {
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func Benchmark(b *testing.B) {
-	storetest.Benchmark(b, func(b *testing.B) store.Store {
-		return migrated(b, testenv.Postgres(b), nil)
-	})
-}

@@ -145,7 +145,7 @@ func (s *Store) executeOnce(ctx context.Context, c *pgx.Conn, w *write) (pending
 	}
 
 	br := c.SendBatch(ctx, b)
-	defer func() { err = errors.Join(err, br.Close()) }()
+	defer func() { err = closed(br, err) }()
 	if _, err := br.Exec(); err != nil {
 		return nil, err
 	}
@@ -284,7 +284,7 @@ func (s *Store) advanceOnce(ctx context.Context, c *pgx.Conn, text string, value
 	b.Queue(s.sql.limits)
 	b.Queue(text, values...)
 	br := c.SendBatch(ctx, b)
-	defer func() { err = errors.Join(err, br.Close()) }()
+	defer func() { err = closed(br, err) }()
 	if _, err := br.Exec(); err != nil {
 		return 0, err
 	}
@@ -386,7 +386,7 @@ func (s *Store) lock(ctx context.Context, c *pgx.Conn, id uuid.UUID) (x *store.E
 	b.Queue(s.sql.limitsTx)
 	b.Queue(s.sql.lock, id.String())
 	br := c.SendBatch(ctx, b)
-	defer func() { err = errors.Join(err, br.Close()) }()
+	defer func() { err = closed(br, err) }()
 	for range 2 {
 		if _, err := br.Exec(); err != nil {
 			return nil, err
@@ -431,7 +431,7 @@ func (s *Store) writeAndCommit(ctx context.Context, c *pgx.Conn, w *write) (err 
 	b.Queue(text, values...)
 	b.Queue("COMMIT")
 	br := c.SendBatch(ctx, b)
-	defer func() { err = errors.Join(err, br.Close()) }()
+	defer func() { err = closed(br, err) }()
 	var written int64
 	if err := br.QueryRow().Scan(&written); err != nil {
 		return err
