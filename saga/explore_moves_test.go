@@ -529,7 +529,12 @@ func (e *explorer) workerMoves(x *world, i int, emit emitFunc) {
 	case atGone:
 		y := *x
 		if w.hist < histOwn || e.mutant == "own history not read" {
-			_, _ = e.do(&y, i, true, func(m *machine) error { m.late(e.ref(w), e.result(w)); return nil })
+			_, _ = e.do(&y, i, true, func(m *machine) error {
+				if e.mutant != "late results ignored" {
+					m.late(e.ref(w), e.result(w))
+				}
+				return nil
+			})
 			e.tell(&y, w)
 		}
 		if y.w[i].hist == histLate && e.unknown && x.faults > 0 {
@@ -582,9 +587,6 @@ func (e *explorer) spoil(m *machine) {
 	}
 	if e.mutant == "due at the lease's end" && m.x.Attempt != nil {
 		m.x.DueAt = &m.x.Attempt.LeaseUntil
-	}
-	if e.mutant == "tries not counted" {
-		m.x.Tries = 0
 	}
 }
 
