@@ -70,9 +70,9 @@ type Store interface {
 	//
 	// It returns ErrExists when an execution with this id exists, whatever
 	// its content (the caller may repeat a Create whose outcome it does not
-	// know), and *KeyTakenError when x.Key is not empty and another execution
-	// of the same saga holds that key: see [Status.HoldsKey]. When both are
-	// true, ErrExists.
+	// know), and *KeyTakenError when x.Key is not empty, the status of x holds
+	// it (see [Status.HoldsKey]), and another execution of the same saga holds
+	// that key. When both are true, ErrExists.
 	Create(ctx context.Context, x *Execution) error
 
 	// Get returns the execution as last committed, or ErrNotFound. It never
@@ -151,7 +151,7 @@ type Store interface {
 	// LeaseHeld; both are prolonged. It answers LeaseLost, and writes
 	// nothing, when the token is not that of the open attempt or there is no
 	// such execution, and LeaseLocked, without waiting and without
-	// prolonging, when the row is locked; a store with a single writer waits
+	// prolonging, when the row is locked, whatever the token; a store with a single writer waits
 	// and never answers LeaseLocked. The same lease given twice gets the same
 	// answer twice.
 	Renew(ctx context.Context, leases []Lease, r Renewal) ([]LeaseState, error)
@@ -165,7 +165,9 @@ type Advancer interface {
 	// still x.Revision, and returns ErrConflict, having written nothing, if
 	// it is not or the row is gone. The revision rises by one, in the store
 	// and in x. The outcome is the same as that of a WithLock whose fn
-	// returns x and c. It waits for a lock held by WithLock. DueAt,
+	// returns x and c; the stored CreatedAt is kept, whatever x has. What is
+	// refused as ErrInvalid is refused before the revision is looked at. It
+	// waits for a lock held by WithLock. DueAt,
 	// OfferedAt and the lease are written as x has them, although ClaimDue
 	// and Renew may have changed them since x was read.
 	Advance(ctx context.Context, x *Execution, c Change) error
@@ -242,14 +244,17 @@ type Change struct {
 	Audit []AuditEntry
 
 	// Create are executions to insert, as by [Store.Create]; if one cannot
-	// be, nothing of the whole transaction is written.
+	// be, nothing of the whole transaction is written. Keys are looked at when
+	// all is written: an execution may end and its successor take over its key
+	// in one Change. The Revision of the passed values is not to be relied on.
 	Create []*Execution
 
 	// Wake are other executions that somebody must look at. For each that
 	// exists, and is neither finished nor halted, the revision rises by one,
 	// so that a write based on an older copy conflicts, and, unless an
 	// attempt is open, DueAt becomes At if it was nil or later, and OfferedAt
-	// nil. Others are passed over. Rows are locked in the order of their
+	// nil. Others are passed over. An id that stands here twice, or also in
+	// Create, is ErrInvalid. Rows are locked in the order of their
 	// ids; a deadlock with another transaction is an error and nothing is
 	// written.
 	Wake []Wake

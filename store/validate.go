@@ -112,9 +112,21 @@ func (c *Change) Validate(id uuid.UUID) error {
 		v.must(e.Before.Valid() && e.After.Valid(), "audit status", "is none of the statuses")
 		v.time("audit at", e.At)
 	}
+	if len(c.Create) == 0 && len(c.Wake) == 0 {
+		return v.err
+	}
+	other := map[uuid.UUID]bool{id: true}
+	for _, x := range c.Create {
+		v.must(x != nil, "created execution", "is nil")
+		if v.err != nil {
+			return v.err
+		}
+		other[x.ID] = true
+	}
 	for _, w := range c.Wake {
 		v.id("wake id", w.ID)
-		v.must(w.ID != id, "wake id", "is the execution's own")
+		v.must(!other[w.ID], "wake id", "is the execution's own, created with it, or given twice")
+		other[w.ID] = true
 		v.time("wake at", w.At)
 	}
 	if v.err != nil {
