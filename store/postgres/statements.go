@@ -26,7 +26,6 @@ type statements struct {
 	holder   string
 	get      string
 	lock     string
-	exists   string // at this revision
 	attempt  string
 	audit    string
 	wake     string
@@ -69,7 +68,6 @@ UNION ALL SELECT id FROM %s WHERE saga = $2 AND key = $3 AND key <> '' AND %s LI
 	s.holder = fmt.Sprintf(`SELECT id FROM %s WHERE saga = $1 AND key = $2 AND key <> '' AND %s AND id <> $3`, executions, rows.HoldsKey)
 	s.get = fmt.Sprintf(`SELECT %s FROM %s WHERE id = $1`, columns, executions)
 	s.lock = s.get + ` FOR NO KEY UPDATE`
-	s.exists = fmt.Sprintf(`SELECT EXISTS (SELECT FROM %s WHERE id = $1 AND revision = $2)`, executions)
 
 	s.attempt = fmt.Sprintf(`INSERT INTO %s AS k (%s) VALUES (%s)%s`,
 		attempts, rows.List(rows.AttemptColumns), rows.Marks(rows.Dollar, 1, len(rows.AttemptColumns)), onKnownAttempt)
@@ -147,7 +145,7 @@ var (
 // number of executions written: 1 or 0, and then nothing else either. The
 // fence is evaluated on the newest version of the row, after the wait for its
 // lock. The parameters are those of UpdateColumns, the state if it is
-// written, id, revision and created_at, and those of the rows in order.
+// written, id and revision, and those of the rows in order.
 func (s *statements) write(sh shape) string {
 	if text, ok := s.writes.Load(sh); ok {
 		return text.(string)
@@ -159,8 +157,8 @@ func (s *statements) write(sh shape) string {
 		fmt.Fprintf(&b, `, "state" = $%d`, n)
 		n++
 	}
-	fmt.Fprintf(&b, "\n\tWHERE id = $%d AND revision = $%d AND created_at = $%d RETURNING id\n)", n, n+1, n+2)
-	n += 3
+	fmt.Fprintf(&b, "\n\tWHERE id = $%d AND revision = $%d RETURNING id\n)", n, n+1)
+	n += 2
 	insert := func(name, table, suffix string, columns, types []string, count int) {
 		if count == 0 {
 			return

@@ -74,7 +74,7 @@ func (s *Store) statement(w *write) (string, []any, error) {
 	if w.state {
 		values = append(values, r.State)
 	}
-	values = append(values, w.x.ID.String(), w.x.Revision, store.Micros(w.x.CreatedAt))
+	values = append(values, w.x.ID.String(), w.x.Revision)
 	if w.plain() {
 		sh.attempts, sh.audit = len(w.attempts), len(w.audit)
 		for i := range w.attempts {
@@ -243,9 +243,6 @@ func (s *Store) Advance(ctx context.Context, x *store.Execution, c store.Change)
 	} else {
 		err = s.advanceInTx(ctx, w)
 	}
-	if errors.Is(err, store.ErrConflict) {
-		return s.whyNot(ctx, w.x)
-	}
 	if err != nil {
 		return err
 	}
@@ -313,19 +310,6 @@ func (s *Store) advanceInTx(ctx context.Context, w *write) error {
 		return opaque("advance: commit", err)
 	}
 	return nil
-}
-
-// whyNot tells a row that has moved on from one whose creation time x does not
-// have.
-func (s *Store) whyNot(ctx context.Context, x *store.Execution) error {
-	var same bool
-	err := s.run(ctx, "advance", s.pool, reading, func(ctx context.Context, c *pgx.Conn) error {
-		return c.QueryRow(ctx, s.sql.exists, x.ID.String(), x.Revision).Scan(&same)
-	})
-	if err == nil && same {
-		return fmt.Errorf("%w: created_at must not change", store.ErrInvalid)
-	}
-	return store.ErrConflict // if it could not be asked: nothing was written in any case
 }
 
 // WithLock changes an execution under its row lock; see [store.Store]. It is
