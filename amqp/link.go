@@ -53,7 +53,7 @@ func (l *link) run(ctx context.Context) {
 			return
 		}
 		l.away(err)
-		l.trouble.warn("amqp: no connection to the broker", err)
+		l.trouble.warn("amqp: the broker is away", err)
 		wait := retry.wait(lived)
 		if errors.Is(err, ErrMisconfigured) {
 			wait = l.cfg.retryMost

@@ -83,7 +83,7 @@ type outlet struct {
 	ch    *amqp091.Channel
 	flush chan struct{} // closed by Close: end when all is confirmed
 	over  chan struct{} // closed when it has ended
-	left  int           // what was unconfirmed; read after over
+	left  int           // what was given up while closing; read after over
 
 	mu    sync.RWMutex
 	ended bool
@@ -133,27 +133,39 @@ func (b *Broker) publishOn(ctx context.Context, l *link, s *session) error {
 		trouble: trouble{log: b.cfg.Logger},
 	}
 	closes := ch.NotifyClose(make(chan *amqp091.Error, 1))
-	alarm := func() { b.state.set(stateOf(s)) }
-	s.changed.Store(&alarm)
+	update := out.update
+	s.changed.Store(&update)
 	b.live.Store(out)
-	b.state.set(stateOf(s))
+	out.update()
 	l.up(s)
 
 	err = out.run(ctx, closes)
 
 	b.live.Store(nil)
-	none := func() {}
-	s.changed.Store(&none)
-	b.state.set(state{err: err})
+	out.shut(err)
 	out.end()
 	return err
 }
 
-func stateOf(s *session) state {
-	if s.blocked.Load() {
-		return state{err: ErrBlocked}
+// update makes the state that of the session: connected, or blocked.
+func (out *outlet) update() {
+	out.mu.Lock()
+	defer out.mu.Unlock()
+	switch {
+	case out.ended:
+	case out.s.blocked.Load():
+		out.b.state.set(state{err: ErrBlocked})
+	default:
+		out.b.state.set(state{connected: true})
 	}
-	return state{connected: true}
+}
+
+// shut lets nothing more in.
+func (out *outlet) shut(err error) {
+	out.mu.Lock()
+	defer out.mu.Unlock()
+	out.ended = true
+	out.b.state.set(state{err: err})
 }
 
 func (out *outlet) run(ctx context.Context, closes <-chan *amqp091.Error) error {
@@ -193,7 +205,7 @@ func (out *outlet) run(ctx context.Context, closes <-chan *amqp091.Error) error 
 		case <-out.s.dead:
 			return fmt.Errorf("amqp: the connection ended: %w", out.s.err)
 		case <-flush:
-			flush, flushing = nil, true
+			flush, flushing, out.left = nil, true, 0
 		case <-tick.C:
 			if out.overdue() {
 				return fmt.Errorf("amqp: no confirmation within %v", patience*out.b.cfg.Timeout)
@@ -207,6 +219,7 @@ func (out *outlet) run(ctx context.Context, closes <-chan *amqp091.Error) error 
 // publish writes a message, after its queue was declared if need be.
 func (out *outlet) publish(o *outgoing) error {
 	if out.s.blocked.Load() {
+		out.left++
 		o.done(saga.EventPointerUnpublished, ErrBlocked)
 		return nil
 	}
@@ -220,6 +233,7 @@ func (out *outlet) publish(o *outgoing) error {
 	}
 	confirm, err := out.ch.PublishWithDeferredConfirm(o.exchange, o.key, true, false, o.message)
 	if err != nil {
+		out.left++
 		o.done(saga.EventPointerUnpublished, fmt.Errorf("amqp: publish: %w", err))
 		if out.ch.IsClosed() || out.s.conn.IsClosed() {
 			return fmt.Errorf("amqp: publish: %w", err)
@@ -258,6 +272,7 @@ func (out *outlet) settle() {
 	case o.confirm.Acked():
 		o.done("", nil)
 	case out.ch.IsClosed():
+		out.left++
 		o.done(saga.EventPointerUnpublished, errUnconfirmed)
 	default:
 		o.done(saga.EventPointerUnpublished, errNacked)
@@ -286,11 +301,8 @@ func (out *outlet) overdue() bool {
 	return time.Since(since) > patience*out.b.cfg.Timeout
 }
 
-// end tells of all that is left, and lets nothing more in.
+// end tells of all that is left.
 func (out *outlet) end() {
-	out.mu.Lock()
-	out.ended = true
-	out.mu.Unlock()
 	for len(out.queue) > 0 {
 		o := <-out.queue
 		out.left++

@@ -17,7 +17,8 @@ import (
 )
 
 // NewRabbit starts a RabbitMQ, without plugins, for this test alone. Every conf is one more line of
-// its rabbitmq.conf, such as "heartbeat = 5".
+// its rabbitmq.conf, such as "heartbeat = 5", or, for what that file has no line for, a term of the
+// application rabbit in its advanced.config, such as "{channel_tick_interval, 1000}".
 func NewRabbit(t testing.TB, conf ...string) *Server {
 	t.Helper()
 	s, err := startRabbit(conf)
@@ -78,11 +79,19 @@ func openRabbit(server, epmd string, conf []string) (*Server, error) {
 // configureRabbit writes the node's files and returns its environment, which keeps it off everything
 // that belongs to the node of the machine.
 func configureRabbit(f *folder, listen, dist, names int, conf []string) ([]string, error) {
-	lines := append([]string{
+	lines := []string{
 		"listeners.tcp.1 = " + address(listen),
 		"log.file.level = warning",
 		"disk_free_limit.absolute = 50MB",
-	}, conf...)
+	}
+	var terms []string
+	for _, c := range conf {
+		if strings.HasPrefix(c, "{") {
+			terms = append(terms, c)
+		} else {
+			lines = append(lines, c)
+		}
+	}
 	var failed error
 	write := func(name, content string) string {
 		path, err := f.write(name, content)
@@ -104,7 +113,7 @@ func configureRabbit(f *folder, listen, dist, names int, conf []string) ([]strin
 		"RABBITMQ_DIST_PORT=" + strconv.Itoa(dist),
 		"RABBITMQ_CONF_ENV_FILE=" + write("rabbitmq-env.conf", ""),
 		"RABBITMQ_CONFIG_FILE=" + write("rabbitmq.conf", strings.Join(lines, "\n")+"\n"),
-		"RABBITMQ_ADVANCED_CONFIG_FILE=" + write("advanced.config", "[].\n"),
+		"RABBITMQ_ADVANCED_CONFIG_FILE=" + write("advanced.config", "[{rabbit, ["+strings.Join(terms, ", ")+"]}].\n"),
 		"RABBITMQ_ENABLED_PLUGINS_FILE=" + write("enabled_plugins", "[].\n"),
 		"RABBITMQ_MNESIA_BASE=" + mkdir("mnesia"),
 		"RABBITMQ_LOG_BASE=" + mkdir("log"),
