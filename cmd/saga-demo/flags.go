@@ -37,7 +37,7 @@ type options struct {
 
 var (
 	runRule    = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
-	prefixRule = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
+	prefixRule = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 )
 
 // errHelp is returned by parse for -h, with the help as its text.
@@ -95,7 +95,7 @@ func (o *options) check() error {
 	case o.run != "" && !runRule.MatchString(o.run):
 		return oneLine(fmt.Sprintf("-run is %q, want up to 32 of a-z, 0-9, - and _", o.run))
 	case o.prefix != "" && !prefixRule.MatchString(o.prefix):
-		return oneLine(fmt.Sprintf("-prefix is %q, want up to 64 letters, digits, dots, - and _", o.prefix))
+		return oneLine(fmt.Sprintf("-prefix is %q, want up to 64 of a-z, 0-9, dots, - and _", o.prefix))
 	case o.drain && o.role != roleWork:
 		return oneLine("-drain is for -role work; the other roles end by themselves")
 	}
