@@ -140,7 +140,12 @@ func (e *explorer) explore() (res explored) {
 	}
 	res.states = len(worlds)
 	index = nil
-	if i := e.stuck(worlds); i >= 0 {
+	last := -1
+	if res.bad = try(func() { last = e.stuck(worlds) }); res.bad != nil {
+		res.trace = []string{"(in a run without faults)"}
+		return res
+	}
+	if i := last; i >= 0 {
 		res.bad = &violation{"L", "faults and acts stop here and everybody is prompt: it never ends"}
 		trace(int32(i))
 		x := calm(worlds[i])
@@ -197,19 +202,19 @@ func calm(x world) world {
 func (e *explorer) prompt(x *world, emit func(l move, y world)) {
 	n := 0
 	var tick *world
-	_ = try(func() {
-		e.moves(x, func(l move, y world, chaos bool) {
-			y = calm(y)
-			y = y.canon(e.sameProcess)
-			if l>>16 == mvTick {
-				tick = &y
-				return
-			}
-			if !chaos {
-				n++
-				emit(l, y)
-			}
-		})
+	from := *x
+	from.moved, from.retried = 100, true // acts are over: nothing of them is checked here
+	e.moves(&from, func(l move, y world, chaos bool) {
+		y = calm(y)
+		y = y.canon(e.sameProcess)
+		if l>>16 == mvTick {
+			tick = &y
+			return
+		}
+		if !chaos {
+			n++
+			emit(l, y)
+		}
 	})
 	if n == 0 && tick != nil {
 		emit(mv(mvTick, 0, 0), *tick)
@@ -235,13 +240,10 @@ func (e *explorer) stuck(worlds []world) int {
 	e.realLoss = false
 	defer func() { e.realLoss = loss }()
 	for i := range worlds {
-		x := calm(worlds[i])
-		x.moved = 100
-		add(calm(x))
+		add(calm(worlds[i]))
 	}
 	for i := 0; i < len(all); i++ {
 		x := all[i]
-		x.moved = 100
 		e.prompt(&x, func(_ move, y world) {
 			k := add(y)
 			back[k] = append(back[k], int32(i))

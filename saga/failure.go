@@ -106,7 +106,7 @@ func judge(s *planStep, d Direction, ret returned) result {
 	}
 	switch say.kind {
 	case KindSkip:
-		r.kind, r.doubt, r.err = skipped, false, nil
+		r.kind, r.doubt, r.err = skipped, say.unknown, nil
 		return r
 	case KindComplete:
 		if d == store.DirectionCompensate {

@@ -56,7 +56,7 @@ func (m *machine) act(act string, by By, force bool) error {
 	}
 	m.audit(act, by, before)
 	kind := EventActDone
-	if m.x.Request != nil && m.x.Request != requested {
+	if m.x.Request != nil && m.x.Request != requested && act != ActResume { // Resume only takes back
 		kind = EventActRequested
 	}
 	m.emit(kind).Reason = act

@@ -17,14 +17,15 @@ func (m *machine) handle(p Pointer) (r Result) {
 	case p.Epoch < m.x.Epoch:
 		return Result{Ack, DropStale}
 	}
-	return Result{Ack, m.advance(nil)}
+	return Result{Ack, m.advance(false, nil)}
 }
 
 // advance brings the execution as far as it goes without running a step: it
 // closes a lapsed attempt, applies a pending request, moves the cursor, and
 // opens the next attempt if one may be opened now. It returns "" when it did,
-// else why not.
-func (m *machine) advance(inherit *time.Time) (reason string) {
+// else why not. With chained it goes on from a step that this worker has just
+// run: that may pass removed steps, but not reach an isolated one.
+func (m *machine) advance(chained bool, inherit *time.Time) (reason string) {
 	x := m.x
 	for {
 		if m.ended() {
@@ -73,6 +74,9 @@ func (m *machine) advance(inherit *time.Time) (reason string) {
 				return DropEarly
 			}
 		}
+		if chained && s.isolated {
+			return dropIsolated
+		}
 		if p := s.policy(x.Direction); p.Attempts != Unlimited && x.Tries >= p.Attempts {
 			m.failForGood(m.stepFailure(classAbandoned, "%d attempts without a result", x.Tries))
 			continue
@@ -81,6 +85,9 @@ func (m *machine) advance(inherit *time.Time) (reason string) {
 		return ""
 	}
 }
+
+// dropIsolated is advance's reason to leave a step to a pointer of its own.
+const dropIsolated = "isolated"
 
 // noteUnknown leaves the execution to another process, which may know it. A
 // lapsed attempt stays as it is.

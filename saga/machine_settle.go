@@ -85,7 +85,7 @@ func (m *machine) settle(ref attemptRef, r result, chain bool, inherit *time.Tim
 	if m.ended() || x.WakeAt != nil || r.kind == interrupted && !turned {
 		return
 	}
-	if chain && m.chainable(before) && m.advance(inherit) == "" {
+	if chain && m.chainable(before) && m.advance(true, inherit) == "" {
 		return
 	}
 	if !m.ended() && x.WakeAt == nil {
@@ -139,15 +139,16 @@ func (m *machine) stateFailure(r result) *store.Failure {
 func (m *machine) ledgerAndState(r result) {
 	x, e := m.x, m.entry()
 	if x.Direction == store.DirectionExecute {
+		if r.noEffect && e.Status == store.StepInDoubt {
+			e.Status = store.StepPending
+		}
 		switch {
 		case r.kind == succeeded || r.kind == completed:
 			raise(e, store.StepDone)
-		case r.kind == skipped:
-			raise(e, store.StepSkipped)
-		case r.noEffect && e.Status == store.StepInDoubt:
-			e.Status = store.StepPending
 		case r.doubt:
 			raise(e, store.StepInDoubt)
+		case r.kind == skipped:
+			raise(e, store.StepSkipped)
 		}
 	} else if r.kind == succeeded || r.kind == skipped {
 		e.Status = store.StepUndone
