@@ -26,7 +26,7 @@ func (e *Engine) runBody(ctx context.Context, x *store.Execution, s *session) re
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		callBody(ctx, step.body(x.Direction), call, x.State, &ret)
+		callBody(ctx, e.through(step.body(x.Direction)), call, x.State, &ret)
 	}()
 	<-done
 	e.sessions.end(s)

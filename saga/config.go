@@ -81,6 +81,10 @@ type Config struct {
 	// its end. The store must be a store.Exclusiver, as SQLite and memory are.
 	Exclusive bool
 
+	// Middleware stands around every call of a step's function, the first one
+	// outermost.
+	Middleware []Middleware
+
 	// Logger gets step progress at debug, failed attempts at warn, failed
 	// sagas at error. Defaults to slog.Default(). A panic in it is swallowed.
 	Logger *slog.Logger
@@ -89,9 +93,9 @@ type Config struct {
 	// goroutine that caused it: it should be quick. Panics are swallowed.
 	Observe func(ctx context.Context, e Event)
 
-	// Now is the engine's clock, for tests. Nil: the store's, learned from
-	// Store.Now at the start and every minute, and carried on by the monotonic
-	// clock in between.
+	// Now is the engine's clock, for tests; waits between tries then do not
+	// vary. Nil: the store's, learned from Store.Now at the start and every
+	// minute, and carried on by the monotonic clock in between.
 	Now func() time.Time
 }
 
@@ -165,6 +169,11 @@ func (cfg *Config) check() error {
 	case "", StalledCompensate, StalledHalt:
 	default:
 		bad("OnStalled %q is neither compensate nor halt", cfg.OnStalled)
+	}
+	for i, m := range cfg.Middleware {
+		if m == nil {
+			bad("Middleware[%d] is nil", i)
+		}
 	}
 	if cfg.Exclusive && cfg.Store != nil {
 		if _, ok := store.As[store.Exclusiver](cfg.Store); !ok {

@@ -188,7 +188,11 @@ func (e *Engine) direct() bool {
 func (e *Engine) machine(x *store.Execution) *machine {
 	r := e.rules
 	r.direct = e.direct()
-	return &machine{x: x, now: e.clock.now(), rules: r, plan: e.planFor(x), jitter: 2*mathrand.Float64() - 1}
+	m := &machine{x: x, now: e.clock.now(), rules: r, plan: e.planFor(x)}
+	if e.clock.fixed == nil {
+		m.jitter = 2*mathrand.Float64() - 1
+	}
+	return m
 }
 
 func (e *Engine) pointer(ctx context.Context, x *store.Execution) (Pointer, error) {
