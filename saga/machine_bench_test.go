@@ -116,6 +116,9 @@ func (b *bench) do(f func(m *machine) error) error {
 		b.events = append(b.events, e.Kind)
 	}
 	b.invariants()
+	if m.opened && (y.WakeAt != nil || y.OfferedAt != nil || y.Resumes != 0) {
+		b.t.Errorf("opened, and wake_at, offered_at or resumes is set: %s", b)
+	}
 	return nil
 }
 
@@ -168,9 +171,6 @@ func (b *bench) invariants() {
 	}
 	if x.Attempt.LeaseUntil.Sub(b.now) > benchLease {
 		b.t.Errorf("a lease of %v", x.Attempt.LeaseUntil.Sub(b.now))
-	}
-	if x.WakeAt != nil || x.OfferedAt != nil && b.events[len(b.events)-1] == EventStepStarted {
-		b.t.Errorf("opened, and wake_at or offered_at is set: %s", describe(x))
 	}
 }
 
