@@ -27,10 +27,13 @@ const (
 func (d *delivery) bury(reason string, cause error) func() error {
 	b, p := d.in.p.c.b, d.in.p.name
 	sent := make(chan error, 1)
-	err := b.hand(&outgoing{
-		exchange: b.layout.dead(), message: b.corpse(d.d, p, reason, cause),
-		done: func(_ saga.EventKind, err error) { sent <- err },
-	})
+	out, err := b.outlet()
+	if err == nil {
+		err = out.take(&outgoing{
+			exchange: b.layout.dead(), message: corpse(d.d, p, reason, cause),
+			done: func(_ saga.EventKind, err error) { sent <- err },
+		})
+	}
 	if err != nil {
 		return d.drop
 	}
@@ -47,7 +50,7 @@ func (d *delivery) bury(reason string, cause error) func() error {
 }
 
 // corpse makes the message that is put aside.
-func (b *Broker) corpse(d amqp091.Delivery, partition, reason string, cause error) amqp091.Publishing {
+func corpse(d amqp091.Delivery, partition, reason string, cause error) amqp091.Publishing {
 	headers := amqp091.Table{}
 	// What others wrote may be of any number, size and depth.
 	for _, k := range []string{"saga-name", "saga-execution", "saga-step", "saga-direction", "traceparent"} {

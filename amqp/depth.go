@@ -18,14 +18,9 @@ func (b *Broker) Depth(ctx context.Context, partition string) (ready, consumers 
 	if !partitionRule.MatchString(partition) {
 		return 0, 0, fmt.Errorf("%w: amqp: depth: partition %q", saga.ErrInvalid, partition)
 	}
-	out := b.live.Load()
-	switch {
-	case b.closing.Load():
-		return 0, 0, ErrClosed
-	case out == nil:
-		return 0, 0, ErrAway
-	case out.s.blocked.Load(): // the answer would not come
-		return 0, 0, ErrBlocked
+	out, err := b.session()
+	if err != nil {
+		return 0, 0, err
 	}
 	type answer struct {
 		q   amqp091.Queue

@@ -3,7 +3,6 @@ package amqp_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -315,5 +314,3 @@ func (r reports) want(t *testing.T, parts ...string) {
 		t.Fatalf("nothing is reported, want %q", parts)
 	}
 }
-
-var errStoreDown = errors.New("the store is down")

@@ -40,7 +40,7 @@ func TestBrokerKilledUnderLoad(t *testing.T) {
 	stop, started := make(chan struct{}), make(chan []uuid.UUID)
 	go func() {
 		var ids []uuid.UUID
-		tick := time.NewTicker(5 * time.Millisecond)
+		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			select {

@@ -69,11 +69,14 @@ func TestAlarmComesAndGoes(t *testing.T) {
 		<-told
 	}
 	say(true)
-	if b.Connected() || b.hand(&outgoing{}) != ErrAway {
+	if b.Connected() {
 		t.Error("connected under an alarm")
 	}
+	if _, err := b.outlet(); err != ErrAway {
+		t.Errorf("publish without a session: %v", err)
+	}
 	b.live.Store(out)
-	if err := b.hand(&outgoing{}); err != ErrBlocked {
+	if _, err := b.outlet(); err != ErrBlocked {
 		t.Errorf("publish under an alarm: %v", err)
 	}
 	say(false)
