@@ -86,6 +86,7 @@ var engineCases = []engineCase{
 	}},
 	{"crash at every publish", "a pointer that was never sent is only late", runPublishCrashes},
 	{"pointers doubled and out of order", "a pointer is a hint: doubled, late and out of order it does no harm", runUnruly},
+	{"exclusive", "the only process on a store takes over what its dead predecessor left open at once", runExclusive},
 	{"many processes", "several processes at work on many sagas do every step once", runMany},
 }
 
@@ -259,6 +260,32 @@ func runUnruly(t *testing.T, s store.Store) {
 			w.checkOnce(x)
 		}
 		w.close()
+	}
+}
+
+func runExclusive(t *testing.T, s store.Store) {
+	if _, ok := store.As[store.Exclusiver](s); !ok {
+		t.Skip("the store is no store.Exclusiver")
+	}
+	w := newWorld(t, s)
+	defer w.close()
+	w.exclusive = true
+	// It dies with an attempt open: before the first step is settled.
+	p := w.process(&fault{kind: crashBefore, at: 4}, nil)
+	id := uuid.New()
+	if err := w.tryStart(p, id, trip{}); err != nil {
+		t.Fatal(err)
+	}
+	<-p.dead.dead
+	p.wait(w)
+	if x, err := s.Get(t.Context(), id); err != nil || x.Attempt == nil {
+		t.Fatalf("no attempt was left open: %+v, %v", x, err)
+	}
+	w.lossy = false // no due time helps from here on
+	w.check(w.end(id), store.StatusCompleted)
+	as, err := s.Attempts(t.Context(), id)
+	if err != nil || len(as) != 5 || as[0].Status != store.AttemptAbandoned {
+		t.Errorf("attempts %+v, %v; want the first abandoned, and four more", as, err)
 	}
 }
 

@@ -75,6 +75,7 @@ func (f *fault) around(dead *mortality, call func() error) error {
 // the dead. It has the inner store's Advancer, if there is one.
 func faultyFor(s store.Store, f *fault, dead *mortality) store.Store {
 	fs := &faultyStore{Store: s, fault: f, dead: dead}
+	fs.exclusiver, _ = store.As[store.Exclusiver](s)
 	if a, ok := store.As[store.Advancer](s); ok {
 		return &faultyAdvancer{fs, a}
 	}
@@ -85,6 +86,13 @@ type faultyStore struct {
 	store.Store
 	fault *fault
 	dead  *mortality
+
+	exclusiver store.Exclusiver // nil: it has none, and nobody asks for it
+}
+
+// Exclusive gives the lock back when the process dies, as the system would.
+func (s *faultyStore) Exclusive(ctx context.Context) (func() error, error) {
+	return s.exclusiver.Exclusive(ctx)
 }
 
 type faultyAdvancer struct {

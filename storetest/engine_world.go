@@ -25,6 +25,8 @@ type world struct {
 	ps []*process // all that were started
 	// lossy: something may have got lost, so that only the due time helps.
 	lossy bool
+	// exclusive: at most one process at a time, see saga.Config.Exclusive.
+	exclusive bool
 
 	mu   sync.Mutex
 	time time.Time
@@ -85,7 +87,7 @@ func (w *world) process(f *fault, end *wireEnd) *process {
 	w.lossy = w.lossy || f != nil || end != nil && end.fault != nil
 	p := &process{done: make(chan error, 1), dead: &mortality{dead: make(chan struct{})}}
 	cfg := saga.Config{
-		Store: faultyFor(w.s, f, p.dead), Logger: quiet, Now: w.now, Workers: 4,
+		Store: faultyFor(w.s, f, p.dead), Exclusive: w.exclusive, Logger: quiet, Now: w.now, Workers: 4,
 		// A short lease, because what follows an outage of the store waits for a
 		// third of it, whatever the clock says.
 		Lease: 3 * time.Second, PickupWithin: 30 * time.Second, SweepEvery: time.Millisecond, Grace: time.Millisecond,
@@ -114,7 +116,10 @@ func (w *world) process(f *fault, end *wireEnd) *process {
 	if end != nil {
 		consumers = append(consumers, &wireConsumer{end, p.e})
 	}
-	go func() { p.done <- p.e.Run(ctx, consumers...) }()
+	go func() {
+		p.done <- p.e.Run(ctx, consumers...)
+		close(p.done)
+	}()
 	w.ps = append(w.ps, p)
 	return p
 }
@@ -126,7 +131,14 @@ func (w *world) close() {
 		p.cancel()
 	}
 	for _, p := range w.ps {
-		err := <-p.done
+		p.wait(w)
+	}
+}
+
+// wait waits until a process has ended, which was told to or has died.
+func (p *process) wait(w *world) {
+	w.t.Helper()
+	for err := range p.done {
 		if incomplete := (*saga.ShutdownIncompleteError)(nil); err != nil && !p.dead.isDead() && !errors.As(err, &incomplete) {
 			w.t.Errorf("%s: Run: %v", w.label, err)
 		}
