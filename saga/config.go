@@ -78,7 +78,7 @@ type Config struct {
 	// the store's lock, and fails with store.ErrInUse while another holds it;
 	// Run then abandons at once the attempts that a dead predecessor left
 	// open, instead of waiting for their leases. Run gives the lock back at
-	// its end. The store must be a store.Exclusiver, as SQLite and memory are.
+	// its end, unless steps still run then: see ShutdownIncompleteError. The store must be a store.Exclusiver, as SQLite and memory are.
 	Exclusive bool
 
 	// Middleware stands around every call of a step's function, the first one

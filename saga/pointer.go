@@ -51,7 +51,7 @@ type DepthProber interface {
 // A Connector is a Publisher that knows whether its broker can be reached.
 // While it cannot, new work is due at once instead of being published, the
 // engine's sweep claims nothing, and consumers work the store themselves
-// through [Engine.Claim]. A Publisher that is no Connector counts as connected.
+// through [Engine.WorkStore]. A Publisher that is no Connector counts as connected.
 type Connector interface {
 	Connected() bool
 }
@@ -60,7 +60,8 @@ type Connector interface {
 // gives it the function to call, once for each pointer that was returned
 // (EventPointerUnroutable) or refused or never confirmed
 // (EventPointerUnpublished), and for each message that a consumer put aside
-// (EventPointerDead). The function is quick and safe for concurrent use.
+// without asking [Engine.Handle], because it is no pointer (EventPointerDead).
+// The function is quick and safe for concurrent use.
 type Reporter interface {
 	Report(report func(partition string, p Pointer, kind EventKind, err error))
 }

@@ -30,13 +30,16 @@ func (e *Engine) Run(ctx context.Context, consumers ...Runner) error {
 		return ErrRunning
 	}
 	defer e.life.stop()
-	if e.release != nil {
-		defer func() {
+	incomplete := false
+	defer func() {
+		// Steps that still run keep the store: whoever took it would think
+		// them dead. It is given back when the process ends.
+		if e.release != nil && !incomplete {
 			if err := e.release(); err != nil {
 				e.warn("saga: give the store back", "error", err)
 			}
-		}()
-	}
+		}
+	}()
 	e.sessions.start()
 	e.warnAboutPool(consumers)
 
@@ -80,9 +83,9 @@ func (e *Engine) Run(ctx context.Context, consumers ...Runner) error {
 		<-idle
 		close(drained)
 	}()
-	incomplete := e.drain(drained)
-	if incomplete != nil {
-		return incomplete
+	if err := e.drain(drained); err != nil {
+		incomplete = true
+		return err
 	}
 	if ctx.Err() != nil {
 		return nil

@@ -84,6 +84,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		ctx := context.WithoutCancel(ctx) // what is claimed is offered
 		for _, x := range xs {
 			if err := s.offer(ctx, x, now); err != nil {
 				s.e.warn("saga: sweep", "execution", x.ID, "error", err)
@@ -96,9 +97,13 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// claim takes due executions from the store.
+// claim takes due executions from the store. It does not end with ctx: what was
+// claimed for nobody would have to wait for another pick-up time.
 func (e *Engine) claim(ctx context.Context, partition string, limit int) ([]*store.Execution, time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	if ctx.Err() != nil {
+		return nil, time.Time{}, ctx.Err()
+	}
+	ctx, cancel := storeCtx(ctx)
 	defer cancel()
 	if err := e.clock.ready(ctx); err != nil {
 		return nil, time.Time{}, err
