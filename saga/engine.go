@@ -41,6 +41,13 @@ type Engine struct {
 		id uuid.UUID
 	}
 
+	// refused is, by partition, when a pointer last turned out not to have
+	// been sent, by the engine's clock.
+	refused struct {
+		sync.Mutex
+		at map[string]time.Time
+	}
+
 	life     lifecycle
 	sessions sessions
 	claims   claims
@@ -220,10 +227,27 @@ func (e *Engine) publish(ctx context.Context, x *store.Execution) {
 
 // reported turns what a transport says of a pointer into an event.
 func (e *Engine) reported(partition string, p Pointer, kind EventKind, err error) {
+	if kind != EventPointerDead {
+		e.refused.Lock()
+		if e.refused.at == nil {
+			e.refused.at = map[string]time.Time{}
+		}
+		e.refused.at[partition] = e.clock.now()
+		e.refused.Unlock()
+	}
 	e.emit(context.Background(), Event{
 		Kind: kind, At: e.clock.now(), Execution: p.Execution, Saga: p.Saga, Partition: partition,
 		Step: p.Step, Direction: p.Direction, Epoch: p.Epoch, Err: err,
 	})
+}
+
+// refusedSince reports whether a pointer of the partition turned out not to have
+// been sent at or after a time: what was offered then may be one of those.
+func (e *Engine) refusedSince(partition string, offered time.Time) bool {
+	e.refused.Lock()
+	defer e.refused.Unlock()
+	at, ok := e.refused.at[partition]
+	return ok && !at.Before(offered)
 }
 
 // A lifecycle lets calls in while the engine runs.

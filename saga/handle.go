@@ -146,12 +146,16 @@ func (e *Engine) fresh(ctx context.Context, x *store.Execution, asked time.Time)
 // work runs the open attempt of x, and those that follow it in a chain.
 func (e *Engine) work(ctx context.Context, x *store.Execution, start time.Time, c *claim) {
 	for x != nil {
-		s := e.sessions.add(e, x)
-		r := e.runBody(ctx, x, s)
-		chain := e.cfg.Handover == HandoverChain && time.Since(start) < e.cfg.ChainFor && !e.life.isDraining()
-		x = e.settle(ctx, x, s, r, chain, c)
-		e.sessions.remove(s)
+		x = e.workOne(ctx, x, start, c)
 	}
+}
+
+func (e *Engine) workOne(ctx context.Context, x *store.Execution, start time.Time, c *claim) *store.Execution {
+	s := e.sessions.add(e, x)
+	defer e.sessions.remove(s)
+	r := e.runBody(ctx, x, s)
+	chain := e.cfg.Handover == HandoverChain && time.Since(start) < e.cfg.ChainFor && !e.life.isDraining()
+	return e.settle(ctx, x, s, r, chain, c)
 }
 
 // settle writes the result of an attempt and returns the execution with its

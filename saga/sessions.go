@@ -147,7 +147,7 @@ func (e *Engine) renewOnce(ctx context.Context) {
 	now := time.Now()
 	leases := e.sessions.toRenew(e, now, all)
 	if len(leases) > 0 {
-		rctx, cancel := context.WithTimeout(ctx, max(e.cfg.Lease/6, time.Second))
+		rctx, cancel := context.WithTimeout(ctx, max(e.cfg.Lease/4, time.Second))
 		at := e.clock.now()
 		until := at.Add(e.cfg.Lease)
 		states, err := e.store.Renew(rctx, leases, store.Renewal{Now: at, Until: until, DueAt: until.Add(leaseMargin)})

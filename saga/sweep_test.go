@@ -211,6 +211,20 @@ func TestPublishThatFailsIsReportedAndHealed(t *testing.T) {
 	})
 }
 
+func TestPointersThatAreRefusedAreNotCountedAsLost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		post := &lostPost{consumers: 1, fail: errors.New("queue is full")}
+		r := newRig(t, saga.Config{Publisher: post}, saga.Step[order]{Name: "a", Execute: ok})
+		runEngineWith(t, r.e, func(ctx context.Context) {
+			id := r.start(ctx)
+			pass(time.Hour)
+			if x := r.get(id); x.Status != store.StatusRunning || x.Resumes != 0 {
+				t.Errorf("%s, %d resumes, %+v", x.Status, x.Resumes, x.Failure)
+			}
+		}, idle{})
+	})
+}
+
 func TestResumeStuckSaysWhatItDidAndWhy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := memory.New()
