@@ -287,11 +287,14 @@ func (s scenario) compact() scenario {
 		s.steps, s.compensable[2] = 2, false
 	}
 	s.faults, s.acts = min(s.faults, 1), min(s.acts, 1)
+	if s.lapse && s.breaks == "" {
+		s.lapse, s.zombie, s.faults = false, true, 1 // one lease is lost, not any number
+	}
 	s.limit = compactLimit
 	return s
 }
 
-const compactLimit = 12_000
+const compactLimit = 20_000
 
 // fullLimit bounds the states of a scenario that is explored in full.
 const fullLimit = 300_000

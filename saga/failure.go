@@ -164,8 +164,7 @@ var (
 // message without what differs from one occurrence to the next.
 func errorClass(err error) string {
 	class := ""
-	var visit func(err error)
-	visit = func(err error) {
+	visit := func(err error) {
 		for err != nil {
 			if _, ok := err.(*Outcome); !ok {
 				t := strings.TrimPrefix(fmt.Sprintf("%T", err), "*")

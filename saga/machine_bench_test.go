@@ -3,7 +3,6 @@ package saga
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -252,8 +251,6 @@ func (b *bench) acts() string {
 	}
 	return strings.Join(out, ", ")
 }
-
-func (b *bench) emitted(kind EventKind) bool { return slices.Contains(b.events, kind) }
 
 func (b *bench) in(d time.Duration) *bench { b.now = b.now.Add(d); return b }
 
