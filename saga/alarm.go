@@ -90,6 +90,37 @@ func (a *alarm) next(now time.Time) (left time.Duration, any bool) {
 	return a.times[0].Sub(now), true
 }
 
+// alarms wakes all that wait for due executions.
+type alarms struct {
+	mu  sync.Mutex
+	all map[*alarm]struct{}
+}
+
+func (a *alarms) add() *alarm {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.all == nil {
+		a.all = map[*alarm]struct{}{}
+	}
+	n := newAlarm()
+	a.all[n] = struct{}{}
+	return n
+}
+
+func (a *alarms) remove(n *alarm) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.all, n)
+}
+
+func (a *alarms) set(at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for n := range a.all {
+		n.set(at)
+	}
+}
+
 type timeHeap []time.Time
 
 func (h timeHeap) Len() int           { return len(h) }

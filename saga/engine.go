@@ -9,7 +9,6 @@ import (
 	mathrand "math/rand/v2"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -41,13 +40,7 @@ type Engine struct {
 		id uuid.UUID
 	}
 
-	// refused is, by partition, when a pointer last turned out not to have
-	// been sent, by the engine's clock.
-	refused struct {
-		sync.Mutex
-		at map[string]time.Time
-	}
-
+	refused  refusals
 	life     lifecycle
 	sessions sessions
 	claims   claims
@@ -138,20 +131,6 @@ func (e *Engine) planFor(x *store.Execution) *plan {
 	return e.plans.byName[x.Saga][x.Version]
 }
 
-// Outlines lists the sagas registered here, by name and version.
-func (e *Engine) Outlines() []Outline {
-	e.plans.RLock()
-	defer e.plans.RUnlock()
-	var out []Outline
-	for _, versions := range e.plans.byName {
-		for _, p := range versions {
-			out = append(out, p.outline())
-		}
-	}
-	sortOutlines(out)
-	return out
-}
-
 // Get returns an execution, or store.ErrNotFound.
 func (e *Engine) Get(ctx context.Context, id uuid.UUID) (*Execution, error) {
 	return e.store.Get(ctx, id)
@@ -182,15 +161,6 @@ func (e *Engine) identity(ctx context.Context) (uuid.UUID, error) {
 	return e.storeID.id, nil
 }
 
-// direct reports whether there is nobody to publish to now.
-func (e *Engine) direct() bool {
-	if e.pub == nil {
-		return true
-	}
-	c, ok := e.pub.(Connector)
-	return ok && !c.Connected()
-}
-
 // machine returns a machine for an execution that was just loaded.
 func (e *Engine) machine(x *store.Execution) *machine {
 	r := e.rules
@@ -200,148 +170,4 @@ func (e *Engine) machine(x *store.Execution) *machine {
 		m.jitter = 2*mathrand.Float64() - 1
 	}
 	return m
-}
-
-func (e *Engine) pointer(ctx context.Context, x *store.Execution) (Pointer, error) {
-	id, err := e.identity(ctx)
-	return Pointer{
-		V: PointerVersion, Store: id, Execution: x.ID, Saga: x.Saga, Step: x.Step,
-		Direction: x.Direction, Epoch: x.Epoch, TraceParent: x.TraceParent,
-	}, err
-}
-
-// publish sends a pointer to an execution's position. The execution comes due
-// again if that fails.
-func (e *Engine) publish(ctx context.Context, x *store.Execution) {
-	if e.pub == nil {
-		return
-	}
-	p, err := e.pointer(ctx, x)
-	if err == nil {
-		err = e.pub.Publish(ctx, x.Partition, p)
-	}
-	if err != nil {
-		e.reported(x.Partition, p, EventPointerUnpublished, err)
-	}
-}
-
-// reported turns what a transport says of a pointer into an event.
-func (e *Engine) reported(partition string, p Pointer, kind EventKind, err error) {
-	if kind != EventPointerDead {
-		e.refused.Lock()
-		if e.refused.at == nil {
-			e.refused.at = map[string]time.Time{}
-		}
-		e.refused.at[partition] = e.clock.now()
-		e.refused.Unlock()
-	}
-	e.emit(context.Background(), Event{
-		Kind: kind, At: e.clock.now(), Execution: p.Execution, Saga: p.Saga, Partition: partition,
-		Step: p.Step, Direction: p.Direction, Epoch: p.Epoch, Err: err,
-	})
-}
-
-// refusedSince reports whether a pointer of the partition turned out not to have
-// been sent at or after a time: what was offered then may be one of those.
-func (e *Engine) refusedSince(partition string, offered time.Time) bool {
-	e.refused.Lock()
-	defer e.refused.Unlock()
-	at, ok := e.refused.at[partition]
-	return ok && !at.Before(offered)
-}
-
-// A lifecycle lets calls in while the engine runs.
-type lifecycle struct {
-	mu       sync.Mutex
-	running  bool
-	draining bool
-	inflight int
-	idle     chan struct{} // closed when the last call has left a draining engine
-}
-
-func (l *lifecycle) enter() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.running || l.draining {
-		return false
-	}
-	l.inflight++
-	return true
-}
-
-func (l *lifecycle) leave() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.inflight--
-	if l.draining && l.inflight == 0 {
-		close(l.idle)
-	}
-}
-
-func (l *lifecycle) isDraining() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.draining
-}
-
-func (l *lifecycle) start() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.running {
-		return false
-	}
-	l.running, l.draining, l.idle = true, false, make(chan struct{})
-	return true
-}
-
-// drain lets no more calls in, and returns a channel that is closed when all
-// have left.
-func (l *lifecycle) drain() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.draining {
-		l.draining = true
-		if l.inflight == 0 {
-			close(l.idle)
-		}
-	}
-	return l.idle
-}
-
-func (l *lifecycle) stop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	// Calls that never end stay counted: the engine keeps draining for them.
-	l.running = l.inflight > 0
-}
-
-// alarms wakes all that wait for due executions.
-type alarms struct {
-	mu  sync.Mutex
-	all map[*alarm]struct{}
-}
-
-func (a *alarms) add() *alarm {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.all == nil {
-		a.all = map[*alarm]struct{}{}
-	}
-	n := newAlarm()
-	a.all[n] = struct{}{}
-	return n
-}
-
-func (a *alarms) remove(n *alarm) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.all, n)
-}
-
-func (a *alarms) set(at time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for n := range a.all {
-		n.set(at)
-	}
 }

@@ -1,7 +1,6 @@
 package saga
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -59,12 +58,6 @@ func (e *Engine) emit(ctx context.Context, ev Event) {
 func (e *Engine) warn(msg string, args ...any) {
 	defer func() { _ = recover() }()
 	e.log.Warn(msg, args...)
-}
-
-func sortOutlines(out []Outline) {
-	slices.SortFunc(out, func(a, b Outline) int {
-		return cmp.Or(cmp.Compare(a.Saga, b.Saga), cmp.Compare(a.Version, b.Version))
-	})
 }
 
 // waiters are the calls of Wait, told when an execution has ended here.

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/leveret-go/leveret/store"
 )
 
 const defaultPartition = "default"
@@ -89,64 +87,6 @@ func Declare[S any](e *Engine, n Name[S], opts *DeclareOptions) (*Saga[S], error
 		return nil, err
 	}
 	return &Saga[S]{engine: e, name: n, version: o.Version, partition: o.Partition, codec: &stateCodec[S]{}}, nil
-}
-
-// AnyDefinition is a Definition of any state type, for [Engine.RegisterAll].
-type AnyDefinition interface {
-	// Outline returns what the definition looks like from outside.
-	Outline() Outline
-	register(e *Engine) error
-}
-
-func (d Definition[S]) register(e *Engine) error {
-	_, err := Register(e, d)
-	return err
-}
-
-// RegisterAll registers several definitions; all faults are in one error, but
-// those before the first faulty one stay registered.
-func (e *Engine) RegisterAll(defs ...AnyDefinition) error {
-	var errs []error
-	for _, d := range defs {
-		errs = append(errs, d.register(e))
-	}
-	return errors.Join(errs...)
-}
-
-// An Outline is what a definition looks like from outside, so that a saga can
-// be drawn that has never run.
-type Outline struct {
-	Saga      string        `json:"saga"`
-	Version   int           `json:"version"`
-	Partition string        `json:"partition"`
-	Steps     []OutlineStep `json:"steps"`
-	Removed   []OutlineStep `json:"removed,omitempty"`
-}
-
-// An OutlineStep is a step of an Outline.
-type OutlineStep struct {
-	Name        string        `json:"name"`
-	Was         []string      `json:"was,omitempty"`
-	Compensable bool          `json:"compensable,omitempty"`
-	InDoubt     store.InDoubt `json:"in_doubt"`
-}
-
-// Outline returns what the definition looks like from outside.
-func (d Definition[S]) Outline() Outline {
-	p, _ := erase(d)
-	return p.outline()
-}
-
-func (p *plan) outline() Outline {
-	o := Outline{Saga: p.saga, Version: p.version, Partition: p.partition}
-	list := func(steps []*planStep) (out []OutlineStep) {
-		for _, s := range steps {
-			out = append(out, OutlineStep{Name: s.name, Was: s.was, Compensable: s.compensable, InDoubt: s.inDoubt})
-		}
-		return out
-	}
-	o.Steps, o.Removed = list(p.steps), list(p.removed)
-	return o
 }
 
 func checkDefinition[S any](d Definition[S]) error {

@@ -117,7 +117,7 @@ func (e *Engine) resumeOne(ctx context.Context, s *sweeper, x *store.Execution, 
 			item.Reason = "backlog"
 		default:
 			before := x.Status
-			counts := !m.rules.direct && d.known && d.consumers > 0 && d.ready == 0 && x.OfferedAt != nil && !e.refusedSince(x.Partition, *x.OfferedAt)
+			counts := !m.rules.direct && d.known && d.consumers > 0 && d.ready == 0 && x.OfferedAt != nil && !e.refused.since(x.Partition, *x.OfferedAt)
 			item.Result = ResumeDone
 			if counts && m.lost(nil, maxResumes, by) {
 				if x.Resumes == 0 {

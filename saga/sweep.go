@@ -139,7 +139,7 @@ func (s *sweeper) offer(ctx context.Context, x *store.Execution, now time.Time) 
 			}
 		case d.ready > 0:
 			m.again(claimed, every(queuedCap), true)
-		case offered.Before(s.attended[x.Partition]) || e.refusedSince(x.Partition, offered):
+		case offered.Before(s.attended[x.Partition]) || e.refused.since(x.Partition, offered):
 			m.anew(claimed) // it was offered to nobody
 		default:
 			m.lost(&claimed, e.cfg.MaxResumes, engineBy("the pointer was lost again and again"))

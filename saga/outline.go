@@ -1,0 +1,83 @@
+package saga
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/leveret-go/leveret/store"
+)
+
+// AnyDefinition is a Definition of any state type, for [Engine.RegisterAll].
+type AnyDefinition interface {
+	// Outline returns what the definition looks like from outside.
+	Outline() Outline
+	register(e *Engine) error
+}
+
+func (d Definition[S]) register(e *Engine) error {
+	_, err := Register(e, d)
+	return err
+}
+
+// RegisterAll registers several definitions; all faults are in one error, but
+// those before the first faulty one stay registered.
+func (e *Engine) RegisterAll(defs ...AnyDefinition) error {
+	var errs []error
+	for _, d := range defs {
+		errs = append(errs, d.register(e))
+	}
+	return errors.Join(errs...)
+}
+
+// An Outline is what a definition looks like from outside, so that a saga can
+// be drawn that has never run.
+type Outline struct {
+	Saga      string        `json:"saga"`
+	Version   int           `json:"version"`
+	Partition string        `json:"partition"`
+	Steps     []OutlineStep `json:"steps"`
+	Removed   []OutlineStep `json:"removed,omitempty"`
+}
+
+// An OutlineStep is a step of an Outline.
+type OutlineStep struct {
+	Name        string        `json:"name"`
+	Was         []string      `json:"was,omitempty"`
+	Compensable bool          `json:"compensable,omitempty"`
+	InDoubt     store.InDoubt `json:"in_doubt"`
+}
+
+// Outline returns what the definition looks like from outside.
+func (d Definition[S]) Outline() Outline {
+	p, _ := erase(d)
+	return p.outline()
+}
+
+func (p *plan) outline() Outline {
+	o := Outline{Saga: p.saga, Version: p.version, Partition: p.partition}
+	list := func(steps []*planStep) (out []OutlineStep) {
+		for _, s := range steps {
+			out = append(out, OutlineStep{Name: s.name, Was: s.was, Compensable: s.compensable, InDoubt: s.inDoubt})
+		}
+		return out
+	}
+	o.Steps, o.Removed = list(p.steps), list(p.removed)
+	return o
+}
+
+// Outlines lists the sagas registered here, by name and version.
+func (e *Engine) Outlines() []Outline {
+	e.plans.RLock()
+	defer e.plans.RUnlock()
+	var out []Outline
+	for _, versions := range e.plans.byName {
+		for _, p := range versions {
+			out = append(out, p.outline())
+		}
+	}
+	slices.SortFunc(out, func(a, b Outline) int {
+		return cmp.Or(cmp.Compare(a.Saga, b.Saga), cmp.Compare(a.Version, b.Version))
+	})
+	return out
+}
