@@ -78,15 +78,20 @@ var errGaveUp = errors.New("saga: gave up on the store")
 
 // again calls f until it returns no error or a definite one, waiting longer and
 // longer in between, while the engine is not being cut off and until the time
-// bound is over (0: none).
+// bound is over (0: none). An outage makes many calls wait, each with many
+// tries: only the first of each is logged.
 func (e *Engine) again(ctx context.Context, bound time.Duration, f func() error) error {
 	start := time.Now()
+	told := false
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		err := f()
 		if err == nil || definite(err) {
 			return err
 		}
-		e.warn("saga: store", "error", err)
+		if !told {
+			told = true
+			e.warn("saga: the store does not answer, trying again", "error", err)
+		}
 		if bound > 0 && time.Since(start) > bound {
 			return errors.Join(errGaveUp, err)
 		}
