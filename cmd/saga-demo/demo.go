@@ -119,6 +119,9 @@ func (d *demo) register(tr *transport) error {
 }
 
 func (d *demo) introduce(tr *transport) {
+	if d.progress.quiet {
+		return
+	}
 	o := d.o
 	what := fmt.Sprintf("%d sagas, %d workers in each of 2 partitions", o.n, o.workers)
 	switch o.role {
@@ -272,6 +275,7 @@ func (d *demo) waitForAll(ctx context.Context, started <-chan planned) error {
 		if len(pending) == 0 && started == nil {
 			return nil
 		}
+		looked := time.Now()
 		var left []planned
 		for _, p := range pending {
 			ended, err := d.ended(ctx, p, seen)
@@ -282,12 +286,15 @@ func (d *demo) waitForAll(ctx context.Context, started <-chan planned) error {
 				left = append(left, p)
 			}
 		}
-		if len(left) == len(pending) {
-			if sleep(ctx, 100*time.Millisecond) != nil {
-				return context.Cause(ctx)
-			}
-		}
+		all := len(pending) > 0 && len(left) == 0
 		pending = left
+		if all {
+			continue
+		}
+		// The looks must not take from the store what the workers need.
+		if sleep(ctx, max(100*time.Millisecond, 2*time.Since(looked))) != nil {
+			return context.Cause(ctx)
+		}
 	}
 }
 

@@ -17,15 +17,16 @@ import (
 )
 
 // Progress counts what happens and shows it on stderr: as a block that is
-// redrawn in place on a terminal, else as a line every few seconds. Nil-safe it
-// is not; a quiet one has no writer.
+// redrawn in place on a terminal, else as a line every few seconds. A quiet one
+// shows trouble only.
 type progress struct {
 	role  string
+	quiet bool
 	total int // 0: not known
 	begun time.Time
 
 	mu       sync.Mutex
-	w        io.Writer // nil: quiet
+	w        io.Writer
 	terminal bool
 	drawn    int // lines of the block on the screen
 	said     string
@@ -43,9 +44,7 @@ func newProgress(o options, stderr io.Writer) *progress {
 	if o.role != roleWork {
 		p.total = o.n
 	}
-	if o.json && !p.terminal {
-		p.w = nil
-	}
+	p.quiet = o.json && !p.terminal
 	return p
 }
 
@@ -100,16 +99,13 @@ func (p *progress) end(s store.Status) {
 func (p *progress) println(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.w == nil {
-		return
-	}
 	p.clear()
 	fmt.Fprintln(p.w, line)
 }
 
 // show draws until ctx is done.
 func (p *progress) show(ctx context.Context) {
-	if p.w == nil {
+	if p.quiet {
 		return
 	}
 	every := 3 * time.Second
