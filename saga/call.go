@@ -57,8 +57,8 @@ type Call struct {
 // step calls; for more than one call, or for several systems that share a name
 // space, name the effects: Key("hotel"), Key("flight").
 //
-// Only when an operator retries an undo that an effect came after does a
-// compensation get a new key.
+// Only when an operator retries an undo whose effect came after it (see the
+// package comment) does a compensation get a new key.
 func (c *Call) Key(effect ...string) string { return c.key(c.Direction, c.round, effect) }
 
 // ExecuteKey returns, in a compensation, the Key under which Execute had its

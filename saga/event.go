@@ -19,6 +19,7 @@ const (
 	EventStepFinished        EventKind = "saga.step.finished"
 	EventStepFailed          EventKind = "saga.step.failed" // one attempt; the saga may go on
 	EventStepSkipped         EventKind = "saga.step.skipped"
+	EventStepInterrupted     EventKind = "saga.step.interrupted" // by a shutdown or an operator; no attempt is spent
 	EventCompleted           EventKind = "saga.completed"
 	EventCompensationStarted EventKind = "saga.compensation_started"
 	EventCompensated         EventKind = "saga.compensated"

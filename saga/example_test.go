@@ -22,15 +22,12 @@ type Order struct {
 	Charge string `json:",omitempty"`
 }
 
-func reserve(ctx context.Context, run *saga.Run[Order]) error {
-	fmt.Println("reserve stock for order", run.Resource.ID)
-	return nil
-}
-
-func release(ctx context.Context, run *saga.Run[Order]) error {
-	fmt.Println("release stock")
-	return nil
-}
+var checkout = saga.Definition[Order]{Name: "checkout", Steps: []saga.Step[Order]{
+	{Name: "reserve", Execute: reserve, Compensate: release},
+	// A bank's error does not say that nothing was charged.
+	{Name: "charge", Execute: charge, Compensate: refund, ErrorsInDoubt: true},
+	{Name: "ship", Execute: ship},
+}}
 
 func charge(ctx context.Context, run *saga.Run[Order]) (err error) {
 	run.State.Charge, err = bank.Charge(ctx, run.Key(), run.State.Amount)
@@ -41,52 +38,51 @@ func refund(ctx context.Context, run *saga.Run[Order]) error {
 	return bank.Refund(ctx, run.Key(), run.ExecuteKey())
 }
 
-func ship(ctx context.Context, run *saga.Run[Order]) error {
-	return saga.Fail(errors.New("no courier goes there"))
-}
-
 func Example() {
 	engine, err := saga.New(saga.Config{Store: memory.New()})
-	if err != nil {
-		log.Fatal(err)
-	}
-	checkout, err := saga.Register(engine, saga.Definition[Order]{
-		Name: "checkout",
-		Steps: []saga.Step[Order]{
-			{Name: "reserve", Execute: reserve, Compensate: release},
-			// A bank's error does not say that nothing was charged.
-			{Name: "charge", Execute: charge, Compensate: refund, ErrorsInDoubt: true},
-			{Name: "ship", Execute: ship},
-		},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
+	orders, err := saga.Register(engine, checkout)
+	check(err)
 
 	ctx, stop := context.WithCancel(context.Background())
 	ran := make(chan error)
 	go func() { ran <- engine.Run(ctx) }() // works until ctx ends
 
-	x, err := checkout.Start(ctx, saga.Resource{Type: "order", ID: "4711"}, Order{Amount: 4200}, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
+	x, err := orders.Start(ctx, saga.Resource{Type: "order", ID: "4711"}, Order{Amount: 4200}, nil)
+	check(err)
 	end, err := engine.Wait(ctx, x.ID)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println(end.Status, "because:", end.Failure.Message)
 
 	stop() // running steps settle, then Run returns
-	if err := <-ran; err != nil {
-		log.Fatal(err)
-	}
+	check(<-ran)
 	// Output:
 	// reserve stock for order 4711
 	// charge 4200
 	// refund 4200
 	// release stock
 	// compensated because: no courier goes there
+}
+
+func reserve(ctx context.Context, run *saga.Run[Order]) error {
+	fmt.Println("reserve stock for order", run.Resource.ID)
+	return nil
+}
+
+func release(ctx context.Context, run *saga.Run[Order]) error {
+	fmt.Println("release stock")
+	return nil
+}
+
+func ship(ctx context.Context, run *saga.Run[Order]) error {
+	return saga.Fail(errors.New("no courier goes there"))
+}
+
+// check ends an example that cannot go on.
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
 }
 
 // A gateway is a participant: a service that a step calls. It knows every key it

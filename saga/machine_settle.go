@@ -109,18 +109,18 @@ func (m *machine) chainable(before string) bool {
 // record closes the attempt and emits what came of it.
 func (m *machine) record(ref attemptRef, r result) {
 	x := m.x
-	var kind EventKind
+	kind := EventStepFailed
 	switch r.kind {
 	case succeeded, completed:
 		kind = EventStepFinished
 	case skipped:
 		kind = EventStepSkipped
-	case snoozed, interrupted:
+	case snoozed:
 		kind = EventSnoozed
-	default:
-		kind = EventStepFailed
+	case interrupted:
+		kind = EventStepInterrupted
 	}
-	if r.kind != interrupted && r.kind != halted {
+	if r.kind != halted { // the halt itself is the event
 		ev := m.emit(kind)
 		ev.Took, ev.Err, ev.Reason = m.now.Sub(ref.startedAt), r.err, r.reason
 	}

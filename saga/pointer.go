@@ -93,7 +93,7 @@ type Result struct {
 // The reasons of a Result.
 const (
 	DropOrphan   = "orphan"   // no such execution
-	DropFinished = "finished" // or halted: nothing to do
+	DropFinished = "finished" // the execution had ended or halted before
 	DropStale    = "stale"    // of an older epoch
 	DropBusy     = "busy"     // an attempt is running under a live lease
 	DropEarly    = "early"    // not before a later time
