@@ -1,3 +1,5 @@
+// Package saga defines sagas and runs them.
+//
 // A saga is an ordered line of steps. Each step does one piece of work in some
 // system and knows how to undo it. An execution runs the steps in order, tries
 // them again when they fail, and, when one of them gives up, undoes what was

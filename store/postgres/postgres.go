@@ -22,7 +22,7 @@
 // this library migrations only add, and each says how old a library may be
 // that works on it, so that a rolling deploy may migrate first.
 //
-// The database must be encoded in UTF8 and the server be PostgreSQL 13 or
+// The database must be encoded in UTF8 and the server be PostgreSQL 15 or
 // newer.
 //
 // # Connections
