@@ -58,6 +58,7 @@ type Broker struct {
 	layout layout
 
 	state   watched[state]
+	answers watched[struct{}]       // set whenever a connection of the process gets through
 	live    atomic.Pointer[outlet]  // nil while there is no session to publish on
 	current atomic.Pointer[session] // the session that is to be killed when Close must end
 	report  atomic.Pointer[func(partition string, p saga.Pointer, kind saga.EventKind, err error)]
@@ -109,7 +110,7 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	b := &Broker{cfg: cfg, layout: layoutOf(&cfg), done: make(chan struct{})}
 	b.state.set(state{err: ErrAway})
 	ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
-	l := newLink(&b.cfg, "publish", b.publishOn, func(err error) { b.state.set(state{err: err}) })
+	l := newLink(&b.cfg, &b.answers, "publish", b.publishOn, func(err error) { b.state.set(state{err: err}) })
 	l.current = &b.current
 	go func() {
 		defer close(b.done)

@@ -119,7 +119,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer link.Wait()
 	defer disconnect()
 	link.Go(func() {
-		newLink(&c.b.cfg, "consume", c.consumeOn, func(error) {}).run(connected)
+		newLink(&c.b.cfg, &c.b.answers, "consume", c.consumeOn, func(error) {}).run(connected)
 	})
 
 	work, stop := context.WithCancelCause(ctx)

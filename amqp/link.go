@@ -26,12 +26,13 @@ type link struct {
 	use     func(ctx context.Context, l *link, s *session) error // until the session has ended, or ctx; returns why
 	away    func(err error)                                      // told why there is no session
 	current *atomic.Pointer[session]                             // if not nil: the session, until it is torn down
+	answers *watched[struct{}]                                   // set by each link of the process that gets through
 	trouble trouble
 }
 
-func newLink(cfg *Config, role string, use func(context.Context, *link, *session) error, away func(error)) *link {
+func newLink(cfg *Config, answers *watched[struct{}], role string, use func(context.Context, *link, *session) error, away func(error)) *link {
 	return &link{
-		cfg: cfg, role: role, dialer: newDialer(cfg, role), use: use, away: away,
+		cfg: cfg, role: role, dialer: newDialer(cfg, role), use: use, away: away, answers: answers,
 		trouble: trouble{log: cfg.Logger.With("connection", role)},
 	}
 }
@@ -39,6 +40,7 @@ func newLink(cfg *Config, role string, use func(context.Context, *link, *session
 func (l *link) run(ctx context.Context) {
 	retry := backoff{first: retryFirst, most: l.cfg.retryMost}
 	for ctx.Err() == nil {
+		_, answered := l.answers.get()
 		s, err := l.dialer.dial(ctx)
 		var lived time.Duration
 		if err == nil {
@@ -48,6 +50,7 @@ func (l *link) run(ctx context.Context) {
 			err = l.use(ctx, l, s)
 			lived = time.Since(s.began)
 			s.close(closeWithin)
+			_, answered = l.answers.get() // that of this session says nothing any more
 		}
 		if ctx.Err() != nil {
 			return
@@ -58,12 +61,22 @@ func (l *link) run(ctx context.Context) {
 		if errors.Is(err, ErrMisconfigured) {
 			wait = l.cfg.retryMost
 		}
-		sleep(ctx, wait)
+		// When another link gets through, this one tries at once: a process that
+		// publishes, but does not consume yet, takes work from the store only to
+		// leave it in the queue.
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-answered:
+		case <-ctx.Done():
+		}
+		t.Stop()
 	}
 }
 
-// up logs that a session is in use.
+// up tells that a session is in use.
 func (l *link) up(s *session) {
+	l.answers.set(struct{}{})
 	l.trouble.over()
 	l.trouble.log.Info("amqp: connected", "broker", s.where)
 }
