@@ -26,6 +26,7 @@ func batch() (sagas int, workers string) {
 // broker, and the database again. All sagas end, and what is left of each is what
 // its status says.
 func TestKillEverything(t *testing.T) {
+	t.Parallel() // with the other one: both wait for servers much of the time
 	began := time.Now()
 	step := func(format string, args ...any) {
 		t.Helper()
@@ -118,6 +119,7 @@ func TestKillEverything(t *testing.T) {
 // Without a broker nothing is refused and nothing waits: starters start, workers
 // work the store. When it comes up they use it.
 func TestBrokerDownFromTheStart(t *testing.T) {
+	t.Parallel()
 	n, _ := batch()
 	postgres, rabbit := testenv.NewPostgres(t), testenv.NewRabbit(t)
 	rabbit.Stop(t)
