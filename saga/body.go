@@ -3,6 +3,7 @@ package saga
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"time"
 
@@ -30,7 +31,7 @@ func (e *Engine) runBody(ctx context.Context, x *store.Execution, s *session) re
 	}()
 	<-done
 	e.sessions.end(s)
-	r := judge(step, x.Direction, ret)
+	r := judgeSafely(step, x.Direction, ret)
 	if r.failure != nil {
 		r.failure.Step = x.Step // the ledger's name
 	}
@@ -53,6 +54,20 @@ func callBody(ctx context.Context, f body, call *Call, state []byte, ret *return
 	}()
 	ret.state, ret.stateErr, ret.err = f(ctx, call, state)
 	normal = true
+}
+
+// judgeSafely is judge for errors whose own methods panic, as those of a nil
+// pointer in an error do.
+func judgeSafely(step *planStep, d Direction, ret returned) (r result) {
+	defer func() {
+		if v := recover(); v != nil {
+			r = judge(step, d, returned{
+				panicked: true, panicVal: fmt.Sprintf("the step's error panicked: %v", v),
+				stack: string(debug.Stack()), cause: ret.cause,
+			})
+		}
+	}()
+	return judge(step, d, ret)
 }
 
 // A session is an attempt that this process runs.

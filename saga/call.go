@@ -41,7 +41,8 @@ type Call struct {
 	ReachedAt time.Time
 	StartedAt time.Time
 	// InDoubt says that an earlier attempt of the step's Execute may have had
-	// its effect without anybody knowing.
+	// its effect without anybody knowing, or, in Execute, that one certainly
+	// had: its result came too late, or its state was refused.
 	InDoubt bool
 	// Failure is, in a compensation, what the saga failed with; nil when an
 	// operator asked for it.
@@ -118,7 +119,8 @@ func newCall(x *store.Execution, now func() time.Time, logger *slog.Logger) *Cal
 		Execution: x.ID, Saga: x.Saga, Version: x.Version, Step: x.Step, Direction: x.Direction,
 		Partition: x.Partition, Resource: x.Resource, Epoch: x.Epoch, Attempt: x.Attempt.Number,
 		ReachedAt: x.ProgressAt, StartedAt: x.Attempt.StartedAt,
-		InDoubt: e.Status == store.StepInDoubt, Failure: x.Failure,
-		round: max(e.Round, 1), now: now, logger: logger,
+		InDoubt: e.Status == store.StepInDoubt || x.Direction == store.DirectionExecute && e.Status == store.StepDone,
+		Failure: x.Failure,
+		round:   max(e.Round, 1), now: now, logger: logger,
 	}
 }

@@ -12,6 +12,7 @@ import (
 const (
 	clockEvery   = time.Minute // how often the store's clock is asked
 	clockTimeout = 10 * time.Second
+	clockSlow    = leaseMargin
 	suspendGap   = time.Second // between wall and monotonic time
 )
 
@@ -25,6 +26,11 @@ type clock struct {
 	synced bool
 	base   time.Time // the store's time at mark
 	mark   time.Time // with its monotonic reading
+	asked  time.Time // when the store was last asked
+	// suspended: since the leases were last renewed, wall and monotonic time
+	// have gone apart; by is for how long this machine seems to have slept.
+	suspended bool
+	by        time.Duration
 }
 
 // now returns the time, in whole microseconds. ready must have succeeded once.
@@ -48,8 +54,8 @@ func (c *clock) ready(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	now := time.Now()
-	synced, age := c.synced, now.Sub(c.mark)
-	slept := c.sleptLocked(now)
+	synced, age := c.synced, now.Sub(c.asked)
+	slept := c.gapLocked(now) != 0
 	c.mu.Unlock()
 	if synced && !slept && age < clockEvery {
 		return nil
@@ -61,23 +67,36 @@ func (c *clock) ready(ctx context.Context) error {
 	return err
 }
 
-// slept reports whether wall and monotonic time have gone apart: while a machine
-// is suspended its monotonic clock stands still.
-func (c *clock) slept() bool {
+// slept reports whether wall and monotonic time have gone apart since the leases
+// were last renewed, and how much shorter those are than this process thinks:
+// while a machine is suspended its monotonic clock stands still.
+func (c *clock) slept() (slept bool, by time.Duration) {
 	if c.fixed != nil {
-		return false
+		return false, 0
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.sleptLocked(time.Now())
+	gap := c.gapLocked(time.Now())
+	return c.suspended || gap != 0, c.by + max(gap, 0)
 }
 
-func (c *clock) sleptLocked(now time.Time) bool {
+// renewed says that all leases were renewed by a clock that was right.
+func (c *clock) renewed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.suspended, c.by = false, 0
+}
+
+// gapLocked is how far wall time has run away from monotonic time; 0 for little.
+func (c *clock) gapLocked(now time.Time) time.Duration {
 	if !c.synced {
-		return false
+		return 0
 	}
 	gap := now.Round(0).Sub(c.mark.Round(0)) - now.Sub(c.mark)
-	return gap > suspendGap || gap < -suspendGap
+	if gap > -suspendGap && gap < suspendGap {
+		return 0
+	}
+	return gap
 }
 
 func (c *clock) sync(ctx context.Context) error {
@@ -85,12 +104,21 @@ func (c *clock) sync(ctx context.Context) error {
 	defer cancel()
 	asked := time.Now()
 	t, err := c.store.Now(ctx)
-	if err != nil {
-		return fmt.Errorf("saga: ask the store's clock: %w", err)
-	}
 	told := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.asked = told
+	if err != nil {
+		return fmt.Errorf("saga: ask the store's clock: %w", err)
+	}
+	// The answer may be off by half the time that it took. Leases can bear
+	// half a margin.
+	if took := told.Sub(asked); took > clockSlow {
+		return fmt.Errorf("saga: ask the store's clock: the answer took %v, which is too long to go by", took)
+	}
+	if gap := c.gapLocked(told); gap != 0 {
+		c.suspended, c.by = true, c.by+max(gap, 0)
+	}
 	c.base, c.mark, c.synced = t.Add(told.Sub(asked)/2), told, true
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	mathrand "math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 
@@ -27,7 +28,7 @@ type Engine struct {
 	clock    clock
 	rules    rules
 	log      *slog.Logger
-	release  func() error // of Config.Exclusive
+	release  func() error // of Config.Exclusive; nil: the store is not held
 
 	plans struct {
 		sync.RWMutex
@@ -35,10 +36,7 @@ type Engine struct {
 		latest map[string]*plan
 	}
 
-	storeID struct {
-		sync.Mutex
-		id uuid.UUID
-	}
+	storeID atomic.Pointer[uuid.UUID]
 
 	refused  refusals
 	life     lifecycle
@@ -71,17 +69,25 @@ func New(cfg Config) (*Engine, error) {
 	e.sessions.open = map[store.Lease]*session{}
 	e.waiters.m = map[uuid.UUID][]chan struct{}{}
 	if cfg.Exclusive {
-		x, _ := store.As[store.Exclusiver](cfg.Store)
-		release, err := x.Exclusive(context.Background())
-		if err != nil {
-			return nil, fmt.Errorf("saga: take the store exclusively: %w", err)
+		if err := e.takeExclusively(context.Background()); err != nil {
+			return nil, err
 		}
-		e.release = release
 	}
 	if r, ok := cfg.Publisher.(Reporter); ok {
 		r.Report(e.reported)
 	}
 	return e, nil
+}
+
+// takeExclusively takes the store's lock.
+func (e *Engine) takeExclusively(ctx context.Context) error {
+	x, _ := store.As[store.Exclusiver](e.store)
+	release, err := x.Exclusive(ctx)
+	if err != nil {
+		return fmt.Errorf("saga: take the store exclusively: %w", err)
+	}
+	e.release = release
+	return nil
 }
 
 // workerID names this process. The random part tells a restarted process from
@@ -149,16 +155,15 @@ func (e *Engine) Audit(ctx context.Context, id uuid.UUID) ([]store.AuditEntry, e
 
 // identity returns the store's id, asked for once.
 func (e *Engine) identity(ctx context.Context) (uuid.UUID, error) {
-	e.storeID.Lock()
-	defer e.storeID.Unlock()
-	if e.storeID.id == uuid.Nil {
-		id, err := e.store.ID(ctx)
-		if err != nil {
-			return id, fmt.Errorf("saga: identify the store: %w", err)
-		}
-		e.storeID.id = id
+	if id := e.storeID.Load(); id != nil {
+		return *id, nil
 	}
-	return e.storeID.id, nil
+	id, err := e.store.ID(ctx)
+	if err != nil {
+		return id, fmt.Errorf("saga: identify the store: %w", err)
+	}
+	e.storeID.Store(&id)
+	return id, nil
 }
 
 // machine returns a machine for an execution that was just loaded.

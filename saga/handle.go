@@ -36,7 +36,7 @@ func (e *Engine) Handle(ctx context.Context, p Pointer) (Result, error) {
 	}
 	id, err := e.identity(ctx)
 	if err == nil {
-		err = e.clock.ready(ctx)
+		err = e.ready(ctx)
 	}
 	if err != nil {
 		return Result{Disposition: Ack}, err
@@ -121,10 +121,10 @@ var errLost = fmt.Errorf("saga: the lease was lost while it was taken: %w", ErrA
 // fresh makes sure that a body starts only under a live lease: when the write
 // that opened its attempt took long, the lease is renewed first.
 func (e *Engine) fresh(ctx context.Context, x *store.Execution, asked time.Time) error {
-	if time.Since(asked) <= e.cfg.Lease/3 && !e.clock.slept() {
+	if slept, _ := e.clock.slept(); !slept && time.Since(asked) <= e.cfg.Lease/3 {
 		return nil
 	}
-	if err := e.clock.ready(ctx); err != nil {
+	if err := e.ready(ctx); err != nil {
 		return err
 	}
 	lease, _ := x.Lease()
@@ -162,7 +162,7 @@ func (e *Engine) workOne(ctx context.Context, x *store.Execution, start time.Tim
 // next attempt open, or nil when there is nothing more to do here.
 func (e *Engine) settle(ctx context.Context, x *store.Execution, s *session, r result, chain bool, c *claim) *store.Execution {
 	ref := attemptRef{lease: s.lease, startedAt: x.Attempt.StartedAt, leaseUntil: x.Attempt.LeaseUntil}
-	_ = e.clock.ready(ctx)
+	_ = e.ready(ctx)
 	asked := time.Now()
 
 	// One write, no lock, if the row is as this worker last saw it.
@@ -231,7 +231,7 @@ func (e *Engine) settle(ctx context.Context, x *store.Execution, s *session, r r
 			}
 			return e.goOn(ctx, m, y, asked)
 		case how == settledGone:
-			e.settleGone(ctx, ref, r, wrote)
+			e.settleGone(ctx, ref, r, wrote, y)
 			return nil
 		}
 		return e.goOn(ctx, m, y, asked)
@@ -257,8 +257,9 @@ func (e *Engine) goOn(ctx context.Context, m *machine, x *store.Execution, asked
 }
 
 // settleGone deals with an attempt that is not open any more: either this
-// worker's own write got through, or somebody else closed it.
-func (e *Engine) settleGone(ctx context.Context, ref attemptRef, r result, wrote *machine) {
+// worker's own write (wrote, nil for none) got through, or somebody else closed
+// it. x is the execution as it is now.
+func (e *Engine) settleGone(ctx context.Context, ref attemptRef, r result, wrote *machine, x *store.Execution) {
 	err := e.again(ctx, 0, func() error {
 		actx, cancel := storeCtx(ctx)
 		attempts, err := e.store.Attempts(actx, ref.lease.Execution)
@@ -270,9 +271,11 @@ func (e *Engine) settleGone(ctx context.Context, ref attemptRef, r result, wrote
 			a := &attempts[i]
 			if a.Lease() == ref.lease && recorded(a) {
 				if wrote != nil && a.LateStatus == "" {
-					for _, ev := range wrote.events {
-						e.emit(ctx, ev)
-					}
+					// What it planned is still to be done, if nobody has come
+					// further.
+					wrote.publish = wrote.publish && x.Attempt == nil && x.Step == wrote.x.Step &&
+						x.Direction == wrote.x.Direction && x.Epoch == wrote.x.Epoch
+					e.committed(ctx, wrote, x)
 				}
 				return nil // already in
 			}

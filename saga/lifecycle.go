@@ -7,6 +7,7 @@ type lifecycle struct {
 	mu       sync.Mutex
 	running  bool
 	draining bool
+	stopped  bool // Run has returned, perhaps before the last call has left
 	inflight int
 	idle     chan struct{} // closed when the last call has left a draining engine
 }
@@ -27,6 +28,9 @@ func (l *lifecycle) leave() {
 	l.inflight--
 	if l.draining && l.inflight == 0 {
 		close(l.idle)
+		if l.stopped {
+			l.running = false
+		}
 	}
 }
 
@@ -42,7 +46,7 @@ func (l *lifecycle) start() bool {
 	if l.running {
 		return false
 	}
-	l.running, l.draining, l.idle = true, false, make(chan struct{})
+	l.running, l.draining, l.stopped, l.idle = true, false, false, make(chan struct{})
 	return true
 }
 
@@ -64,5 +68,5 @@ func (l *lifecycle) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// Calls that never end stay counted: the engine keeps draining for them.
-	l.running = l.inflight > 0
+	l.stopped, l.running = true, l.inflight > 0
 }

@@ -31,6 +31,8 @@ func (e *Engine) publish(ctx context.Context, x *store.Execution) {
 	if e.pub == nil {
 		return
 	}
+	ctx, cancel := storeCtx(ctx)
+	defer cancel()
 	p, err := e.pointer(ctx, x)
 	if err == nil {
 		err = e.pub.Publish(ctx, x.Partition, p)

@@ -23,8 +23,9 @@ import (
 //
 // Run returns nil after ctx has ended and all has drained; the error of a
 // consumer that returned one by itself, after draining the same way; a
-// [*store.SchemaError] at once, when the store cannot be used by this build.
-// Other errors of the store never end it.
+// [*store.SchemaError] at once, when the store cannot be used by this build, and
+// store.ErrInUse when Config.Exclusive is set, an earlier Run has given the store
+// back, and another engine has it now. Other errors of the store never end it.
 func (e *Engine) Run(ctx context.Context, consumers ...Runner) error {
 	if !e.life.start() {
 		return ErrRunning
@@ -38,8 +39,15 @@ func (e *Engine) Run(ctx context.Context, consumers ...Runner) error {
 			if err := e.release(); err != nil {
 				e.warn("saga: give the store back", "error", err)
 			}
+			e.release = nil
 		}
 	}()
+	if e.cfg.Exclusive && e.release == nil { // given back by an earlier Run
+		if err := e.takeExclusively(ctx); err != nil {
+			<-e.life.drain()
+			return err
+		}
+	}
 	e.sessions.start()
 	e.warnAboutPool(consumers)
 
@@ -57,6 +65,7 @@ func (e *Engine) Run(ctx context.Context, consumers ...Runner) error {
 	}
 
 	loops.Go(func() { e.renewLoop(background) })
+	loops.Go(func() { e.expireLoop(background) })
 	var workers sync.WaitGroup
 	if e.pub != nil {
 		loops.Go(func() { e.sweepLoop(work) })
@@ -150,7 +159,7 @@ func (e *Engine) takeOver(ctx context.Context) error {
 		}
 		for _, x := range xs {
 			q.After = &store.StalledCursor{ProgressAt: x.ProgressAt, ID: x.ID}
-			if x.Attempt == nil {
+			if x.Attempt == nil || x.Attempt.Worker == e.worker {
 				continue
 			}
 			if _, err := e.decide(ctx, x.ID, func(m *machine) error { m.abandonDead(); return nil }); err != nil {

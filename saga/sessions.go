@@ -13,6 +13,8 @@ import (
 // sessions are the attempts that this process runs, and the renewal of their
 // leases.
 type sessions struct {
+	renewing sync.Mutex // held over a renewal
+
 	mu    sync.Mutex
 	open  map[store.Lease]*session
 	cut   chan struct{} // closed when Run gives up on what still runs
@@ -66,7 +68,10 @@ func (ss *sessions) begin(ctx context.Context, s *session, now time.Time) contex
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	s.cancel, s.timer, s.running = cancel, stop, true
-	if ss.ended != nil {
+	switch {
+	case s.given:
+		ss.cancelLocked(s, ErrAttemptLost) // lost before it began
+	case ss.ended != nil:
 		ss.cancelLocked(s, ss.ended)
 	}
 	return ctx
@@ -132,32 +137,65 @@ func (e *Engine) renewLoop(ctx context.Context) {
 	}
 }
 
-// renewOnce renews what is to be renewed, and ends the bodies whose lease this
-// process cannot be sure of any more.
+// renewOnce renews what is to be renewed.
 func (e *Engine) renewOnce(ctx context.Context) {
-	all := false
-	if e.clock.slept() {
-		// The machine was suspended: no lease counts as live until it was
-		// renewed by the store's clock.
-		if err := e.clock.ready(ctx); err != nil {
-			return
-		}
-		all = true
+	if err := e.ready(ctx); err != nil {
+		e.warn("saga: renew leases", "error", err)
 	}
+	_ = e.renew(ctx, false)
+}
+
+// ready makes sure that the clock can be trusted. When this machine seems to
+// have slept no lease of its own counts as live before it was renewed by the
+// store's clock: that is done first.
+func (e *Engine) ready(ctx context.Context) error {
+	if err := e.clock.ready(ctx); err != nil {
+		return err
+	}
+	if slept, _ := e.clock.slept(); !slept {
+		return nil
+	}
+	return e.renew(ctx, true)
+}
+
+// renew renews the leases that need it, or all, one call at a time.
+func (e *Engine) renew(ctx context.Context, all bool) error {
+	e.sessions.renewing.Lock()
+	defer e.sessions.renewing.Unlock()
 	now := time.Now()
 	leases := e.sessions.toRenew(e, now, all)
 	if len(leases) > 0 {
-		rctx, cancel := context.WithTimeout(ctx, max(e.cfg.Lease/4, time.Second))
+		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(e.cfg.Lease/4, time.Second))
+		defer cancel()
 		at := e.clock.now()
 		until := at.Add(e.cfg.Lease)
 		states, err := e.store.Renew(rctx, leases, store.Renewal{Now: at, Until: until, DueAt: until.Add(leaseMargin)})
-		cancel()
 		if err != nil {
 			e.warn("saga: renew leases", "leases", len(leases), "error", err)
+			return fmt.Errorf("saga: renew leases: %w", err)
 		}
 		e.sessions.renewed(leases, states, now.Add(e.cfg.Lease))
 	}
-	e.sessions.expire(e)
+	if all {
+		e.clock.renewed()
+	}
+	return nil
+}
+
+// expireLoop ends, until ctx is done, the bodies whose lease this process cannot
+// be sure of any more. It does no I/O: nothing can hold it up.
+func (e *Engine) expireLoop(ctx context.Context) {
+	tick := max(min(e.cfg.Lease/12, leaseMargin/4), 10*time.Millisecond)
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		e.sessions.expire(e)
+	}
 }
 
 // toRenew lists the leases to renew, and notices bodies that ignore the end of
@@ -217,9 +255,10 @@ func (ss *sessions) renewed(leases []store.Lease, states []store.LeaseState, unt
 // before others may take them over.
 func (ss *sessions) expire(e *Engine) {
 	margin := min(leaseMargin, e.cfg.Lease/4)
+	_, slept := e.clock.slept()
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	now := time.Now()
+	now := time.Now().Add(slept)
 	for _, s := range ss.open {
 		if !s.given && s.until.Sub(now) < margin {
 			ss.cancelLocked(s, ErrAttemptLost)

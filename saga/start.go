@@ -1,7 +1,6 @@
 package saga
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +58,8 @@ func (s *Saga[S]) Start(ctx context.Context, r Resource, state S, opts *StartOpt
 	if !partitionRule.MatchString(o.Partition) {
 		return nil, fmt.Errorf("%w: partition %s", ErrInvalid, partitionFault(o.Partition))
 	}
-	if o.ID == uuid.Nil {
+	ownID := o.ID != uuid.Nil
+	if !ownID {
 		if o.ID, err = newID(now); err != nil {
 			return nil, err
 		}
@@ -76,16 +76,17 @@ func (s *Saga[S]) Start(ctx context.Context, r Resource, state S, opts *StartOpt
 	m := e.machine(x)
 	m.offer()
 	m.emit(EventStarted)
-	if err := e.create(ctx, x); err != nil {
+	if err := e.create(ctx, x, ownID); err != nil {
 		return nil, fmt.Errorf("saga %q: start: %w", s.name, err)
 	}
 	e.committed(ctx, m, x)
 	return &Started{Execution: x}, nil
 }
 
-// create inserts x; when the outcome of the first try is not known it tries
-// once more, and recognises its own row.
-func (e *Engine) create(ctx context.Context, x *store.Execution) error {
+// create inserts x. When the outcome of the first try is not known it tries once
+// more, and recognises its own row, which a worker may have moved on meanwhile.
+// ownID: the id is the caller's, so that the row may be another call's.
+func (e *Engine) create(ctx context.Context, x *store.Execution, ownID bool) error {
 	err := e.store.Create(ctx, x)
 	if err == nil || definite(err) || ctx.Err() != nil {
 		return err
@@ -98,11 +99,11 @@ func (e *Engine) create(ctx context.Context, x *store.Execution) error {
 	if getErr != nil {
 		return err
 	}
-	if y.CreatedAt.Equal(x.CreatedAt) && y.Saga == x.Saga && y.Resource == x.Resource && bytes.Equal(y.State, x.State) && y.Revision == 1 {
-		x.Revision = y.Revision
-		return nil
+	if ownID && !(y.CreatedAt.Equal(x.CreatedAt) && y.Saga == x.Saga && y.Resource == x.Resource && y.TraceParent == x.TraceParent) {
+		return again
 	}
-	return again
+	*x = *y
+	return nil
 }
 
 // newID returns a UUIDv7 of this time.

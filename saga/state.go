@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/leveret-go/leveret/store"
@@ -18,8 +19,12 @@ var errState = errors.New("state refused")
 // A stateCodec turns states of type S into bytes and back. Top-level keys of
 // the stored object that S does not know are carried over.
 type stateCodec[S any] struct {
-	known sync.Map // top-level key -> bool
+	known sync.Map // top-level key -> bool, of the first maxKnown keys
+	n     atomic.Int32
 }
+
+// maxKnown bounds how many keys are remembered: those of a map are data.
+const maxKnown = 1000
 
 func (c *stateCodec[S]) decode(b json.RawMessage) (S, error) {
 	var s S
@@ -61,15 +66,23 @@ func (c *stateCodec[S]) carryOver(b []byte, old json.RawMessage) ([]byte, error)
 		return b, nil
 	}
 	out := b
-	seen := map[string]bool{}
+	var written map[string]bool // what S writes, though it may not read it
+	carried := map[string]bool{}
 	err := eachMember(old, func(key string, raw json.RawMessage) {
-		if c.knows(key) {
+		if c.knows(key) || carried[key] {
 			return
 		}
-		if len(seen) == 0 {
+		if written == nil {
+			written = map[string]bool{}
+			_ = eachMember(b, func(key string, _ json.RawMessage) { written[key] = true })
+		}
+		if written[key] {
+			return
+		}
+		if len(carried) == 0 {
 			out = bytes.Clone(b[:len(b)-1])
 		}
-		seen[key] = true
+		carried[key] = true
 		if len(out) > 1 {
 			out = append(out, ',')
 		}
@@ -81,7 +94,7 @@ func (c *stateCodec[S]) carryOver(b []byte, old json.RawMessage) ([]byte, error)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the stored state is not a JSON object", errState)
 	}
-	if len(seen) > 0 {
+	if len(carried) > 0 {
 		out = append(out, '}')
 	}
 	return out, nil
@@ -99,7 +112,10 @@ func (c *stateCodec[S]) knows(key string) bool {
 	var s S
 	err := d.Decode(&s)
 	known := err == nil || !strings.Contains(err.Error(), "unknown field")
-	c.known.Store(key, known)
+	if c.n.Load() < maxKnown {
+		c.n.Add(1)
+		c.known.Store(key, known)
+	}
 	return known
 }
 

@@ -45,20 +45,33 @@ func (e *Engine) sweepLoop(ctx context.Context) {
 			s.attended = map[string]time.Time{} // nobody is known to listen
 			continue                            // consumers claim their partitions themselves
 		}
+		if down && !e.awaitStore(ctx) {
+			return
+		}
 		err := s.sweep(ctx)
-		if err != nil && ctx.Err() == nil && !down {
+		if err != nil && ctx.Err() == nil {
 			e.warn("saga: sweep", "error", err)
 		}
-		if down && err == nil {
-			e.warn("saga: sweep: the store answers again")
+		down = err != nil
+	}
+}
+
+// awaitStore waits, after an error of the store, until it answers again, and then
+// for a third of a lease: workers that live renew before anybody may take over
+// what they could not renew. It returns false when ctx is done.
+func (e *Engine) awaitStore(ctx context.Context) bool {
+	for wait := e.sweepPause(); ; wait = min(2*wait, e.cfg.Lease/3) {
+		sctx, cancel := storeCtx(ctx)
+		_, err := e.store.Now(sctx)
+		cancel()
+		if err == nil {
+			break
 		}
-		if down = err != nil; down {
-			// Living workers renew first when the store is back.
-			if !sleep(ctx, e.cfg.Lease/3) {
-				return
-			}
+		if !sleep(ctx, wait) {
+			return false
 		}
 	}
+	return sleep(ctx, e.cfg.Lease/3)
 }
 
 func (e *Engine) sweepPause() time.Duration {
@@ -105,7 +118,7 @@ func (e *Engine) claim(ctx context.Context, partition string, limit int) ([]*sto
 	}
 	ctx, cancel := storeCtx(ctx)
 	defer cancel()
-	if err := e.clock.ready(ctx); err != nil {
+	if err := e.ready(ctx); err != nil {
 		return nil, time.Time{}, err
 	}
 	now := e.clock.now()
@@ -156,6 +169,8 @@ func (s *sweeper) probe(ctx context.Context, partition string, now time.Time) de
 	}
 	d := depth{at: now}
 	if p, ok := s.e.pub.(DepthProber); ok {
+		ctx, cancel := storeCtx(ctx)
+		defer cancel()
 		ready, consumers, err := p.Depth(ctx, partition)
 		d.ready, d.consumers, d.known = ready, consumers, err == nil
 	}
@@ -178,7 +193,6 @@ func (e *Engine) WorkStore(ctx context.Context, partition string, slots *Slots) 
 	defer e.alarms.remove(a)
 	var begun sync.WaitGroup
 	defer begun.Wait()
-	down := false
 	for wait := time.Duration(0); a.wait(ctx, e.clock.now, wait); wait = e.sweepPause() {
 		for ctx.Err() == nil {
 			if slots.Acquire(ctx) != nil {
@@ -205,14 +219,10 @@ func (e *Engine) WorkStore(ctx context.Context, partition string, slots *Slots) 
 				})
 			}
 			if err != nil && ctx.Err() == nil {
-				if !down {
-					e.warn("saga: work the store", "error", err)
-				}
-				down = true
-				sleep(ctx, e.cfg.Lease/3)
+				e.warn("saga: work the store", "error", err)
+				e.awaitStore(ctx)
 				break
 			}
-			down = false
 			if len(xs) < n {
 				break
 			}
