@@ -92,7 +92,11 @@ type faultyStore struct {
 
 // Exclusive gives the lock back when the process dies, as the system would.
 func (s *faultyStore) Exclusive(ctx context.Context) (func() error, error) {
-	return s.exclusiver.Exclusive(ctx)
+	release, err := s.exclusiver.Exclusive(ctx)
+	if err == nil {
+		s.dead.heir = func() { _ = release() }
+	}
+	return release, err
 }
 
 type faultyAdvancer struct {

@@ -65,12 +65,19 @@ type process struct {
 
 // mortality is whether a process lives.
 type mortality struct {
-	mu   sync.Mutex
 	dead chan struct{}
 	once sync.Once
+	heir func() // called at death; what the system does for the dead
 }
 
-func (m *mortality) die() { m.once.Do(func() { close(m.dead) }) }
+func (m *mortality) die() {
+	m.once.Do(func() {
+		close(m.dead)
+		if m.heir != nil {
+			m.heir()
+		}
+	})
+}
 
 func (m *mortality) isDead() bool {
 	select {
