@@ -39,6 +39,7 @@ func newLink(cfg *Config, answers *watched[struct{}], role string, use func(cont
 
 func (l *link) run(ctx context.Context) {
 	retry := backoff{first: retryFirst, most: l.cfg.retryMost}
+	woken := false // by another link, the last time
 	for ctx.Err() == nil {
 		_, answered := l.answers.get()
 		s, err := l.dialer.dial(ctx)
@@ -63,11 +64,17 @@ func (l *link) run(ctx context.Context) {
 		}
 		// When another link gets through, this one tries at once: a process that
 		// publishes, but does not consume yet, takes work from the store only to
-		// leave it in the queue.
+		// leave it in the queue. But not twice without a wait of its own: two that
+		// get through and are cut off at once would wake each other for ever.
+		if woken {
+			answered = nil
+		}
+		woken = false
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
 		case <-answered:
+			woken = true
 		case <-ctx.Done():
 		}
 		t.Stop()

@@ -29,7 +29,7 @@ func TestLinkTriesAtOnceWhenAnotherGetsThrough(t *testing.T) {
 		defer stop()
 		l := newLink(&cfg, &answers, "consume", nil, func(error) {})
 		go l.run(ctx)
-		time.Sleep(10 * time.Minute) // of the bubble: the tries are far apart by now
+		<-time.After(10 * time.Minute) // the tries are far apart by now
 		synctest.Wait()
 
 		before, at := dials.Load(), time.Now()
@@ -37,6 +37,15 @@ func TestLinkTriesAtOnceWhenAnotherGetsThrough(t *testing.T) {
 		synctest.Wait()
 		if n := dials.Load() - before; n != 1 || !time.Now().Equal(at) {
 			t.Errorf("%d tries in %v after another link got through, want 1 at once", n, time.Since(at))
+		}
+
+		// Links whose sessions end at once do not wake each other for ever.
+		for range 10 {
+			answers.set(struct{}{})
+			synctest.Wait()
+		}
+		if n := dials.Load() - before; n != 1 {
+			t.Errorf("%d tries at once although none of them came to anything, want 1", n)
 		}
 	})
 }
