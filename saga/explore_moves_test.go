@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
-
-	"github.com/leveret-go/leveret/store"
 )
 
 // What bodies return.
@@ -166,6 +165,7 @@ type scenario struct {
 	onStalled   OnStalled
 
 	faults, acts int8
+	either       bool // a fault leaves no act, and an act no fault
 
 	// Faults, each of which costs one of the budget.
 	crash, lose, twice, unknown, shutdown, unknownProcess, slow, zombie bool
@@ -184,10 +184,10 @@ type scenario struct {
 	depth    bool // the sweep may also see a queue that is not empty, or unknown
 	realLoss bool // S8: whoever is given up has really lost so many pointers
 
-	limit  int    // states
-	whole  bool   // needs all steps
-	breaks string // the property that is known not to hold
-	mutant string
+	limit   int    // states
+	partial bool   // it may stop there
+	breaks  string // the property that is known not to hold
+	mutant  string
 }
 
 // A violation is panicked with.
@@ -200,14 +200,20 @@ func violate(property, format string, args ...any) {
 type explorer struct {
 	scenario
 	drawer
-	m       machine
 	rules   rules
 	plan    *plan
 	results [outcomes][worldSteps][2]result
+	asked   map[question]answer
+	graph   graph
+	retries bool // an act may undo a stray step again
+	brief   bool // no body's time-out is ahead when its attempt is taken over
 }
 
 func newExplorer(s scenario) *explorer {
-	e := &explorer{scenario: s}
+	e := &explorer{scenario: s, asked: map[question]answer{}}
+	force := slices.ContainsFunc(s.ops, func(op int) bool { return op >= actForceCompensate })
+	e.retries = slices.Contains(s.ops, actRetry)
+	e.brief = !force && s.body <= ticksLease/2+ticksMargin
 	body := func(context.Context, *Run[struct{}]) error { return nil }
 	policy := RetryPolicy{Attempts: s.attempts, Initial: worldTick, Max: worldTick}
 	d := Definition[struct{}]{Name: "walk"}
@@ -281,99 +287,6 @@ func (e *explorer) start() world {
 	return w
 }
 
-// do lets the machine change the row of y in one transaction of worker by (-1:
-// of nobody), and commits.
-func (e *explorer) do(y *world, by int, knows bool, f func(m *machine) error) (*machine, error) {
-	e.fill(&y.row)
-	e.m = machine{x: &e.x, now: worldNow, rules: e.rules}
-	if knows {
-		e.m.plan = e.plan
-	}
-	if by >= 0 {
-		e.m.rules.worker = worldProcs[e.proc(by)]
-	}
-	m := &e.m
-	if err := f(m); err != nil {
-		if e.read() != y.row {
-			violate("S6", "an act that failed (%v) changed the row", err)
-		}
-		return m, err
-	}
-	if !m.dirty {
-		if e.read() != y.row {
-			violate("S7", "the row changed without being marked as changed")
-		}
-		return m, nil
-	}
-	e.commit(y, by)
-	return m, nil
-}
-
-func (e *explorer) proc(w int) int {
-	if e.sameProcess {
-		return 0
-	}
-	return w
-}
-
-// commit makes what the machine did true, and checks what can be seen then only.
-func (e *explorer) commit(y *world, by int) {
-	m := &e.m
-	before, had, was := y.row.epoch, y.row.open, y.row.token()
-	y.row = e.read()
-	r := &y.row
-	for i := range m.change.Attempts {
-		a := &m.change.Attempts[i]
-		t := tokenOf(a.Lease())
-		for j := range y.w {
-			w := &y.w[j]
-			if w.at == atIdle || w.tok != t {
-				continue
-			}
-			switch {
-			case a.Late && w.hist == histOwn:
-				violate("S10", "%s records its own committed result a second time, as a late one", worldProcs[j])
-			case a.Late && w.hist == histLate:
-				violate("S10", "%s records its late result twice", worldProcs[j])
-			case a.Late && w.hist == histNone:
-				violate("S10", "a late result of an attempt that is not in the history")
-			case a.Late:
-				w.hist = histLate
-			case w.hist != histNone:
-				violate("S1", "an attempt number was used twice: %v", t)
-			case a.Status == store.AttemptAbandoned:
-				w.hist, w.lost = histAbandoned, true
-			default:
-				w.hist = histOwn
-			}
-		}
-	}
-	for j := range y.w {
-		y.w[j].fresh = j == by
-	}
-	y.claimFresh = false
-	for i := range m.change.Audit {
-		switch m.change.Audit[i].Act {
-		case ActReopen:
-			y.moved++
-		case ActGiveUp:
-			if e.realLoss && int(y.losses) < e.maxResumes+1 {
-				violate("S8", "given up, but only %d pointers were lost since the last open", y.losses)
-			}
-			y.losses = 0
-		}
-	}
-	if r.epoch != before {
-		y.ptr = 0 // they are stale
-		if r.epoch > y.moved {
-			violate("S6", "an act was applied twice: epoch %d after %d acts", r.epoch, y.moved)
-		}
-	}
-	if m.opened && !(had && was == r.token()) { // not one that was open before
-		e.opened(y, by)
-	}
-}
-
 // opened checks an attempt that was just opened.
 func (e *explorer) opened(y *world, by int) {
 	r := &y.row
@@ -389,7 +302,9 @@ func (e *explorer) opened(y *world, by int) {
 	}
 	if r.dir == 1 {
 		for i := r.step + 1; i < int8(e.steps); i++ {
-			if needsUndo(&e.x.Ledger[i]) {
+			l := e.drawer.plan[i]
+			l.Status = worldSteppings[r.ledger[i].status]
+			if needsUndo(&l) {
 				violate("S4", "the undo of %s was opened while %s still needs its own", worldNames[r.step], worldNames[i])
 			}
 		}
@@ -415,7 +330,7 @@ func (e *explorer) begin(y *world, i int) {
 
 // lost counts a pointer that is really gone.
 func (e *explorer) lostOne(y *world) {
-	if e.realLoss && y.losses < 3 {
+	if e.realLoss && y.losses < 3 && !y.row.ended() {
 		y.losses++
 	}
 }
@@ -431,7 +346,7 @@ func published(y *world) {
 func (e *explorer) land(y *world, t token, round int8) {
 	p, s := &y.p, t.step
 	if t.dir == 0 {
-		if e.fence && p.tomb[s] || !e.noMemory && p.seen[s] {
+		if e.fence && p.undo[s] > 0 || !e.noMemory && p.seen[s] {
 			return
 		}
 		p.seen[s], p.effect[s] = true, true
@@ -443,13 +358,14 @@ func (e *explorer) land(y *world, t token, round int8) {
 	if p.undo[s] > 0 && round > p.undo[s] && !y.retried {
 		violate("S9", "%s is undone a second time under a new key, and nobody asked for it", worldNames[s])
 	}
-	p.undo[s], p.tomb[s], p.effect[s] = round, true, false
+	p.undo[s], p.effect[s] = round, false
 }
 
 // The moves that a world allows are emitted with what they lead to. chaos marks
 // those that do not belong to a prompt run without faults.
 type emitFunc func(l move, y world, chaos bool)
 
+//go:norace
 func (e *explorer) moves(x *world, emit emitFunc) {
 	for i := range x.w {
 		e.workerMoves(x, i, emit)
@@ -462,6 +378,7 @@ func (e *explorer) moves(x *world, emit emitFunc) {
 	}
 }
 
+//go:norace
 func (e *explorer) workerMoves(x *world, i int, emit emitFunc) {
 	w := &x.w[i]
 	fault := func(l move, y world) {
@@ -470,7 +387,6 @@ func (e *explorer) workerMoves(x *world, i int, emit emitFunc) {
 			emit(l, y, true)
 		}
 	}
-	pointer := Pointer{Epoch: int(x.row.epoch)}
 	switch w.at {
 	case atIdle:
 		if x.ptr == 0 {
@@ -478,7 +394,7 @@ func (e *explorer) workerMoves(x *world, i int, emit emitFunc) {
 		}
 		y := *x
 		y.ptr--
-		m, _ := e.do(&y, i, true, func(m *machine) error { e.handle(m, pointer); return nil })
+		m := e.do(&y, i, question{kind: askHandle, epoch: x.row.epoch})
 		opened, publish := m.opened, m.publish
 		if opened {
 			e.begin(&y, i)
@@ -511,10 +427,7 @@ func (e *explorer) workerMoves(x *world, i int, emit emitFunc) {
 		e.settleMoves(x, i, emit)
 	case atOpenAsk:
 		y := *x
-		m, _ := e.do(&y, i, true, func(m *machine) error {
-			m.handleAgain(Pointer{Epoch: int(w.epoch)}, w.want.lease(), e.isClaimed(w))
-			return nil
-		})
+		m := e.do(&y, i, question{kind: askHandleAgain, epoch: w.epoch, want: w.want, claimed: e.isClaimed(w)})
 		switch {
 		case m.opened:
 			e.begin(&y, i)
@@ -529,12 +442,9 @@ func (e *explorer) workerMoves(x *world, i int, emit emitFunc) {
 	case atGone:
 		y := *x
 		if w.hist < histOwn || e.mutant == "own history not read" {
-			_, _ = e.do(&y, i, true, func(m *machine) error {
-				if e.mutant != "late results ignored" {
-					m.late(e.ref(w), e.result(w))
-				}
-				return nil
-			})
+			if e.mutant != "late results ignored" {
+				e.do(&y, i, question{kind: askLate, tok: w.tok, outcome: w.outcome})
+			}
 			e.tell(&y, w)
 		}
 		if y.w[i].hist == histLate && e.unknown && x.faults > 0 {
@@ -560,36 +470,6 @@ func (e *explorer) workerMoves(x *world, i int, emit emitFunc) {
 	}
 }
 
-// handle is machine.handle, spoilt by a mutant.
-func (e *explorer) handle(m *machine, p Pointer) {
-	if e.mutant == "request ignored by handle" && !m.live() && m.x.Attempt != nil {
-		m.x.Request = nil
-	}
-	m.handle(p)
-	e.spoil(m)
-}
-
-// spoil changes what the machine did.
-func (e *explorer) spoil(m *machine) {
-	for i := range m.x.Ledger {
-		l := &m.x.Ledger[i]
-		switch e.mutant {
-		case "doubt skipped":
-			if l.Status == store.StepInDoubt {
-				l.Status = store.StepPending
-			}
-		case "doubt_until not kept":
-			l.DoubtUntil = nil
-		}
-	}
-	if e.mutant == "backoff without due time" && m.x.WakeAt != nil {
-		m.x.DueAt = nil
-	}
-	if e.mutant == "due at the lease's end" && m.x.Attempt != nil {
-		m.x.DueAt = &m.x.Attempt.LeaseUntil
-	}
-}
-
 // claimed takes the claims that other calls of the process have on what worker
 // i means to open.
 func (e *explorer) claimed(y *world, i int) {
@@ -602,18 +482,6 @@ func (e *explorer) claimed(y *world, i int) {
 
 func (e *explorer) isClaimed(w *worldWorker) bool { return !w.void || e.mutant == "claims ignored" }
 
-func (e *explorer) ref(w *worldWorker) attemptRef {
-	return attemptRef{lease: w.tok.lease(), startedAt: worldNow, leaseUntil: *tickAt(w.snap)}
-}
-
-func (e *explorer) result(w *worldWorker) result {
-	r := e.results[w.outcome][w.tok.step][w.tok.dir]
-	if e.mutant == "doubt skipped" {
-		r.doubt = false
-	}
-	return r
-}
-
 // tell notes that a success of Execute has reached the store.
 func (e *explorer) tell(y *world, w *worldWorker) {
 	if w.tok.dir == 0 && (w.outcome == outSuccess || w.outcome == outComplete) {
@@ -624,6 +492,7 @@ func (e *explorer) tell(y *world, w *worldWorker) {
 	}
 }
 
+//go:norace
 func (e *explorer) bodyMoves(x *world, i int, emit emitFunc) {
 	w := &x.w[i]
 	exec := w.tok.dir == 0
@@ -640,7 +509,7 @@ func (e *explorer) bodyMoves(x *world, i int, emit emitFunc) {
 		y := *x
 		e.land(&y, w.tok, w.round)
 		y.w[i].at = atAfter
-		if exec && e.fence && x.p.tomb[s] {
+		if exec && e.fence && x.p.undo[s] > 0 {
 			y.w[i].at, y.w[i].outcome = atSettle, outError // the participant refuses
 		}
 		emit(mv(mvEffect, i, 0), y, false)
@@ -650,7 +519,7 @@ func (e *explorer) bodyMoves(x *world, i int, emit emitFunc) {
 		if e.timeouts {
 			ret(outTimeout, true)
 		}
-		if e.snoozes && w.tok.num < 3 {
+		if e.snoozes {
 			ret(outSnooze, true)
 		}
 		if exec {
@@ -679,7 +548,7 @@ func (e *explorer) bodyMoves(x *world, i int, emit emitFunc) {
 		if exec && e.halts {
 			ret(outHalt, true)
 		}
-		if e.snoozes && w.tok.num < 3 {
+		if e.snoozes {
 			ret(outSnooze, true)
 		}
 		if e.timeouts && !e.truth {
@@ -710,6 +579,8 @@ func (e *explorer) bodyMoves(x *world, i int, emit emitFunc) {
 }
 
 // renewMoves plays the renewal of the lease, as a store does it.
+//
+//go:norace
 func (e *explorer) renewMoves(x *world, i int, mine bool, emit emitFunc) {
 	w, r := &x.w[i], &x.row
 	switch {
@@ -740,6 +611,8 @@ func (e *explorer) renewMoves(x *world, i int, mine bool, emit emitFunc) {
 
 // settleMoves plays Engine.settle: first one write without a lock, which
 // conflicts unless fresh; then under the lock.
+//
+//go:norace
 func (e *explorer) settleMoves(x *world, i int, emit emitFunc) {
 	w := &x.w[i]
 	fault := func(l move, y world) { y.faults--; emit(l, y, true) }
@@ -748,25 +621,16 @@ func (e *explorer) settleMoves(x *world, i int, emit emitFunc) {
 			continue
 		}
 		y := *x
-		var how settling
-		m, _ := e.do(&y, i, true, func(m *machine) error {
-			ref := e.ref(w)
-			if open, ok := m.x.Lease(); ok && e.mutant == "token ignored" {
-				ref.lease = open
+		q := question{kind: askSettle, tok: w.tok, outcome: w.outcome, chain: chain, inherit: never}
+		if w.at == atSettle && w.fresh {
+			if chain && w.snap*2 >= ticksLease && w.snap <= ticksLease {
+				q.inherit = w.snap
 			}
-			if w.at == atSettle && w.fresh {
-				var inherit *time.Time
-				if left := w.snap; left*2 >= ticksLease && left <= ticksLease {
-					inherit = tickAt(left)
-				}
-				m.settle(ref, e.result(w), chain, inherit)
-				e.spoil(m)
-				return nil
-			}
-			how = m.settleAgain(ref, e.result(w), chain, w.want.lease(), e.isClaimed(w), w.at == atSettleAsk)
-			e.spoil(m)
-			return nil
-		})
+		} else {
+			q.kind, q.want, q.claimed, q.unsure = askSettleAgain, w.want, e.isClaimed(w), w.at == atSettleAsk
+		}
+		m := e.do(&y, i, q)
+		how := m.how
 		opened, publish := m.opened, m.publish
 		if chain && !opened {
 			continue // nothing differs from handing over
@@ -815,6 +679,7 @@ func (e *explorer) settleMoves(x *world, i int, emit emitFunc) {
 	}
 }
 
+//go:norace
 func (e *explorer) brokerMoves(x *world, emit emitFunc) {
 	fault := func(l move, y world) { y.faults--; emit(l, y, true) }
 	if e.lose && x.faults > 0 && x.ptr > 0 {
@@ -826,7 +691,7 @@ func (e *explorer) brokerMoves(x *world, emit emitFunc) {
 	if e.unknownProcess && x.faults > 0 && x.ptr > 0 {
 		y := *x
 		y.ptr--
-		m, _ := e.do(&y, -1, false, func(m *machine) error { m.handle(Pointer{Epoch: int(x.row.epoch)}); return nil })
+		m := e.do(&y, -1, question{kind: askHandle, epoch: x.row.epoch})
 		if m.opened {
 			violate("S1", "a process that does not know the saga opened an attempt")
 		}
@@ -845,6 +710,7 @@ func (e *explorer) brokerMoves(x *world, emit emitFunc) {
 	}
 }
 
+//go:norace
 func (e *explorer) sweepMoves(x *world, emit emitFunc) {
 	fault := func(l move, y world) { y.faults--; emit(l, y, true) }
 	if x.turn == 0 {
@@ -859,20 +725,15 @@ func (e *explorer) sweepMoves(x *world, emit emitFunc) {
 		}
 		return
 	}
-	claimed := *tickAt(30) // not what the row has
-	if x.claimFresh {
-		claimed = *tickAt(x.row.due)
-	}
-	act := func(kind int, chaos bool, f func(m *machine)) {
+	act := func(move int, chaos bool, kind int8) {
 		y := *x
 		y.turn, y.claimFresh = 0, false
-		m, _ := e.do(&y, -1, true, func(m *machine) error { f(m); return nil })
+		m := e.do(&y, -1, question{kind: kind, knows: true, claimed: x.claimFresh})
 		if m.publish {
 			published(&y)
 		}
-		emit(mv(kind, 0, 0), y, chaos)
+		emit(mv(move, 0, 0), y, chaos)
 	}
-	after := ticksPickup * worldTick
 	switch {
 	case x.turn == 1:
 		y := *x
@@ -880,13 +741,13 @@ func (e *explorer) sweepMoves(x *world, emit emitFunc) {
 		published(&y)
 		emit(mv(mvSweep, 0, 0), y, false)
 	case x.ptr == 0:
-		act(mvSweep, false, func(m *machine) { m.lost(&claimed, e.maxResumes, engineBy("test")) })
+		act(mvSweep, false, askLost)
 		if e.depth {
-			act(mvSweepAgain, true, func(m *machine) { m.again(claimed, after, true) })
-			act(mvSweepAnew, true, func(m *machine) { m.anew(claimed) })
+			act(mvSweepAgain, true, askAgain)
+			act(mvSweepAnew, true, askAnew)
 		}
 	default:
-		act(mvSweepAgain, false, func(m *machine) { m.again(claimed, after, true) })
+		act(mvSweepAgain, false, askAgain)
 	}
 	if e.crash && x.faults > 0 {
 		y := *x
@@ -896,6 +757,7 @@ func (e *explorer) sweepMoves(x *world, emit emitFunc) {
 	}
 }
 
+//go:norace
 func (e *explorer) tickMove(x *world, emit emitFunc) {
 	r := &x.row
 	for i := range x.w {
@@ -919,11 +781,11 @@ func (e *explorer) tickMove(x *world, emit emitFunc) {
 	}
 }
 
+//go:norace
 func (e *explorer) actMoves(x *world, emit emitFunc) {
 	for _, op := range e.ops {
 		y := *x
 		y.acts--
-		y.moved++
 		was := x.row.status
 		force := op >= actForceCompensate
 		if force && !(x.row.open && x.row.lease > -ticksMargin) {
@@ -939,12 +801,8 @@ func (e *explorer) actMoves(x *world, emit emitFunc) {
 		case actCompensate, actCancel, actForceCompensate:
 			y.parked = false
 		}
-		_, err := e.do(&y, -1, op%2 == 0, func(m *machine) error {
-			err := m.act(actVerbs[op], By{Actor: "test", Reason: "asked"}, force)
-			return err
-		})
-		if err != nil {
-			continue // refused, and do has seen that nothing changed
+		if e.do(&y, -1, question{kind: askAct, act: int8(op), force: force, knows: op%2 == 0}).refused {
+			continue // and nothing changed: see ask
 		}
 		r := &y.row
 		switch op {

@@ -1,6 +1,9 @@
 package saga
 
 import (
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -44,6 +47,61 @@ func TestExplorerFindsFaults(t *testing.T) {
 				}
 				t.Errorf("breaks %s, want one of %v", res.bad.property, c.want)
 			}
+		})
+	}
+}
+
+// TestExplorerForgetsNothing checks that what canon drops does not matter: a
+// world and its canon lead to the same canons, or break the same property.
+func TestExplorerForgetsNothing(t *testing.T) {
+	for _, s := range scenarios(true) {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			e := newExplorer(s)
+			next := func(x world) (all map[world]bool, bad *violation) {
+				all = map[world]bool{}
+				bad = try(func() {
+					e.check(&x)
+					e.moves(&x, func(_ move, y world, _ bool) { all[e.canon(&y)] = true })
+				})
+				return all, bad
+			}
+			// Worlds as they are, walked through at random but the same in every run.
+			n := 0
+			rng := rand.New(rand.NewPCG(1, 2))
+			for range 250 {
+				x := e.start()
+				for range 50 {
+					n++
+					c := e.canon(&x)
+					if again := e.canon(&c); again != c {
+						t.Fatalf("the canon of a canon is another one:\n%+v\n%+v", c, again)
+					}
+					a, bad := next(x)
+					b, too := next(c)
+					if (bad == nil) != (too == nil) || bad != nil && bad.property != too.property {
+						t.Fatalf("%v, but of its canon %v:\n%+v", bad, too, x)
+					}
+					if bad != nil {
+						break
+					}
+					a[c], b[c] = true, true // what made no difference
+					for _, p := range [][2]map[world]bool{{a, b}, {b, a}} {
+						for y := range p[0] {
+							if !p[1][y] && !slices.ContainsFunc(slices.Collect(maps.Keys(p[1])), y.within) {
+								t.Fatalf("only one of\n%+v\n%+v\nleads to\n%+v", x, c, y)
+							}
+						}
+					}
+					var ys []world
+					e.moves(&x, func(_ move, y world, _ bool) { ys = append(ys, y) })
+					if len(ys) == 0 {
+						break
+					}
+					x = ys[rng.IntN(len(ys))]
+				}
+			}
+			t.Logf("%d worlds", n)
 		})
 	}
 }

@@ -182,13 +182,13 @@ func TestEngineFollowsTheClockOfTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := &cutOff{Store: memory.New(), skew: 10 * time.Hour}
 		r := newRig(t, saga.Config{Store: st}, saga.Step[order]{Name: "a", Execute: func(_ context.Context, run *saga.Run[order]) error {
-			if d := run.Now().Sub(time.Now()); d < 10*time.Hour-time.Second || d > 10*time.Hour+time.Second {
+			if d := time.Until(run.Now()); d < 10*time.Hour-time.Second || d > 10*time.Hour+time.Second {
 				t.Errorf("the step's clock is %v ahead", d)
 			}
 			return nil
 		}})
 		x := r.runOne()
-		if d := x.CreatedAt.Sub(time.Now()); d < 9*time.Hour {
+		if d := time.Until(x.CreatedAt); d < 9*time.Hour {
 			t.Errorf("created %v from now, want the store's clock", d)
 		}
 	})
