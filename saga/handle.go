@@ -88,7 +88,7 @@ func (e *Engine) openFrom(ctx context.Context, p Pointer, c *claim) (x *store.Ex
 	var want store.Lease // what the last write meant to open
 	var asked time.Time
 	first := true
-	err = e.again(ctx, e.cfg.Lease, func() error {
+	err = e.again(ctx, p.Execution, e.cfg.Lease, func() error {
 		asked = time.Now()
 		y, err := e.decide(ctx, p.Execution, func(m *machine) error {
 			if e.life.isDraining() {
@@ -128,7 +128,7 @@ func (e *Engine) fresh(ctx context.Context, x *store.Execution, asked time.Time)
 		return err
 	}
 	lease, _ := x.Lease()
-	return e.again(ctx, e.cfg.Lease/3, func() error {
+	return e.again(ctx, x.ID, e.cfg.Lease/3, func() error {
 		y, err := e.decide(ctx, x.ID, func(m *machine) error {
 			if open, ok := m.x.Lease(); !ok || open != lease {
 				return errLost
@@ -201,7 +201,7 @@ func (e *Engine) settle(ctx context.Context, x *store.Execution, s *session, r r
 		var how settling
 		var m *machine
 		var y *store.Execution
-		err := e.again(ctx, 0, func() error {
+		err := e.again(ctx, ref.lease.Execution, 0, func() error {
 			asked = time.Now()
 			var err error
 			y, err = e.decide(ctx, x.ID, func(mm *machine) error {
@@ -260,7 +260,7 @@ func (e *Engine) goOn(ctx context.Context, m *machine, x *store.Execution, asked
 // worker's own write (wrote, nil for none) got through, or somebody else closed
 // it. x is the execution as it is now.
 func (e *Engine) settleGone(ctx context.Context, ref attemptRef, r result, wrote *machine, x *store.Execution) {
-	err := e.again(ctx, 0, func() error {
+	err := e.again(ctx, ref.lease.Execution, 0, func() error {
 		actx, cancel := storeCtx(ctx)
 		attempts, err := e.store.Attempts(actx, ref.lease.Execution)
 		cancel()

@@ -100,7 +100,7 @@ func (e *Engine) resumeOne(ctx context.Context, s *sweeper, x *store.Execution, 
 	item := ResumeItem{Execution: x.ID, Result: ResumeSkipped}
 	d := depth{known: true, consumers: 1}
 	if !e.direct() {
-		d = s.probe(ctx, x.Partition, e.clock.now())
+		d, _ = s.probe(ctx, x.Partition, e.clock.now())
 	}
 	_, err := e.decideIn(ctx, x.ID, func(m *machine) error {
 		item.Result = ResumeSkipped

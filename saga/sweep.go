@@ -12,6 +12,7 @@ import (
 
 const (
 	sweepBatch   = 100
+	sweepLooks   = 4               // at once, at executions that were offered before
 	depthFor     = 2 * time.Second // how long a queue's depth is taken as still true
 	queuedCap    = time.Hour
 	noConsumeCap = 2 * time.Minute
@@ -97,12 +98,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		ctx := context.WithoutCancel(ctx) // what is claimed is offered
-		for _, x := range xs {
-			if err := s.offer(ctx, x, now); err != nil {
-				s.e.warn("saga: sweep", "execution", x.ID, "error", err)
-			}
-		}
+		s.offer(context.WithoutCancel(ctx), xs, now) // what is claimed is offered
 		if len(xs) < sweepBatch {
 			return nil
 		}
@@ -129,15 +125,37 @@ func (e *Engine) claim(ctx context.Context, partition string, limit int) ([]*sto
 	return xs, now, nil
 }
 
-// offer does what is due for one claimed execution.
-func (s *sweeper) offer(ctx context.Context, x *store.Execution, now time.Time) error {
-	e := s.e
-	if x.OfferedAt == nil || x.OfferedAt.Equal(now) {
-		e.publish(ctx, x)
-		return nil
+// offer does what is due for claimed executions: first those whose pointers only
+// have to be published, then those that were offered before, each of which needs
+// a look under its lock.
+func (s *sweeper) offer(ctx context.Context, xs []*store.Execution, now time.Time) {
+	var before []*store.Execution
+	for _, x := range xs {
+		if x.OfferedAt == nil || x.OfferedAt.Equal(now) {
+			s.e.publish(ctx, x)
+		} else {
+			before = append(before, x)
+		}
 	}
+	var looks sync.WaitGroup
+	free := NewSlots(sweepLooks)
+	for _, x := range before {
+		d, attended := s.probe(ctx, x.Partition, now)
+		_ = free.Acquire(ctx)
+		looks.Go(func() {
+			defer free.Release()
+			if err := s.e.offerAgain(ctx, x, now, d, attended); err != nil {
+				s.e.warn("saga: sweep", "execution", x.ID, "error", err)
+			}
+		})
+	}
+	looks.Wait()
+}
+
+// offerAgain decides, by what is queued for its partition and since when the
+// partition is attended, what became of the pointer to an execution.
+func (e *Engine) offerAgain(ctx context.Context, x *store.Execution, now time.Time, d depth, attended time.Time) error {
 	offered, claimed := *x.OfferedAt, *x.DueAt
-	d := s.probe(ctx, x.Partition, now)
 	age := now.Sub(offered)
 	every := func(most time.Duration) time.Duration { return min(max(age, e.cfg.PickupWithin), most) }
 	_, err := e.decide(ctx, x.ID, func(m *machine) error {
@@ -152,7 +170,7 @@ func (s *sweeper) offer(ctx context.Context, x *store.Execution, now time.Time) 
 			}
 		case d.ready > 0:
 			m.again(claimed, every(queuedCap), true)
-		case offered.Before(s.attended[x.Partition]) || e.refused.since(x.Partition, offered):
+		case offered.Before(attended) || e.refused.since(x.Partition, offered):
 			m.anew(claimed) // it was offered to nobody
 		default:
 			m.lost(&claimed, e.cfg.MaxResumes, engineBy("the pointer was lost again and again"))
@@ -162,10 +180,11 @@ func (s *sweeper) offer(ctx context.Context, x *store.Execution, now time.Time) 
 	return err
 }
 
-// probe asks how much is queued for a partition.
-func (s *sweeper) probe(ctx context.Context, partition string, now time.Time) depth {
+// probe asks how much is queued for a partition, and tells since when it is known
+// to be attended.
+func (s *sweeper) probe(ctx context.Context, partition string, now time.Time) (depth, time.Time) {
 	if d, ok := s.depth[partition]; ok && now.Sub(d.at) < depthFor && !now.Before(d.at) {
-		return d
+		return d, s.attended[partition]
 	}
 	d := depth{at: now}
 	if p, ok := s.e.pub.(DepthProber); ok {
@@ -180,7 +199,7 @@ func (s *sweeper) probe(ctx context.Context, partition string, now time.Time) de
 	} else if _, ok := s.attended[partition]; !ok {
 		s.attended[partition] = now
 	}
-	return d
+	return d, s.attended[partition]
 }
 
 // WorkStore claims due executions of a partition ("": of all) and handles them,

@@ -80,7 +80,7 @@ var errGaveUp = errors.New("saga: gave up on the store")
 // longer in between, while the engine is not being cut off and until the time
 // bound is over (0: none). An outage makes many calls wait, each with many
 // tries: only the first of each is logged.
-func (e *Engine) again(ctx context.Context, bound time.Duration, f func() error) error {
+func (e *Engine) again(ctx context.Context, id uuid.UUID, bound time.Duration, f func() error) error {
 	start := time.Now()
 	told := false
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
@@ -90,7 +90,7 @@ func (e *Engine) again(ctx context.Context, bound time.Duration, f func() error)
 		}
 		if !told {
 			told = true
-			e.warn("saga: the store does not answer, trying again", "error", err)
+			e.warn("saga: the store does not answer, trying again", "execution", id, "error", err)
 		}
 		if bound > 0 && time.Since(start) > bound {
 			return errors.Join(errGaveUp, err)
