@@ -277,7 +277,7 @@ func base(name string) scenario {
 
 // fullLimit bounds the states of a scenario that is explored in full, by memory:
 // some 300 bytes each.
-const fullLimit = 4_000_000
+const fullLimit = 12_000_000
 
 var allActs = []int{actCompensate, actCancel, actHalt, actResume, actRetry}
 

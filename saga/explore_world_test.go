@@ -27,7 +27,8 @@ import (
 //     named where the scenario is: two, one, either, few, frozen.
 //   - LEVERET_EXPLORE=full (make explore) explores all scenarios with three
 //     steps, up to four faults, two acts, and any number of lapsed leases where
-//     lapse is set. Scenarios that reach the limit are reported as PARTIAL.
+//     lapse is set: all of them to the end, in some minutes and 2 GB. One that
+//     reached the limit would be reported as PARTIAL.
 //   - Not played: waits, several executions, clocks that differ, growing intervals
 //     of the sweep, changed definitions.
 //
