@@ -10,6 +10,7 @@ import (
 )
 
 // check looks for what must be true in every state.
+//
 //go:norace
 func (e *explorer) check(x *world) {
 	r := &x.row
@@ -121,6 +122,7 @@ func try(f func()) (bad *violation) {
 //
 // Beyond the limit only prompt moves are followed, so that L is known of all
 // states.
+//
 //go:norace
 func (e *explorer) explore() (res explored) {
 	g := &e.graph
@@ -233,6 +235,7 @@ func (e *explorer) prompt(x *world, emit func(l move, y world)) {
 
 // stuck returns a world from which no prompt run leads to an end, or -1. The
 // prompt moves lead from from[i] to to[i].
+//
 //go:norace
 func (e *explorer) stuck(from, to []int32) int32 {
 	g := &e.graph
