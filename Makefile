@@ -5,6 +5,10 @@ PACKAGES ?= ./...
 FUZZTIME ?= 30s
 BENCH    ?= .
 
+# On two cores with an empty build cache most of the time of "make test" goes into compiling. So all
+# that it builds is built with the race detector, once; vetting is left to "make lint"; and, as many
+# tests wait for servers more than they compute, three packages are tested at a time.
+
 # A checkout that belongs to somebody else has no version to stamp into a program.
 export GOFLAGS += -buildvcs=false
 
@@ -17,8 +21,8 @@ help: ## List the targets
 test: ## Run all tests with private services; installs these first where it can (Debian, root)
 	@sh internal/testenv/install.sh
 	@mkdir -p bin
-	@$(GO) build -o bin/testenv ./internal/testenv/cmd/testenv
-	LEVERET_REQUIRE_SERVICES=1 bin/testenv $(GO) test -race -timeout 7m $(PACKAGES)
+	@$(GO) build -race -o bin/testenv ./internal/testenv/cmd/testenv
+	LEVERET_REQUIRE_SERVICES=1 bin/testenv $(GO) test -race -vet=off -p 3 -timeout 7m $(PACKAGES)
 
 race: ## Run all tests; those whose service is missing are skipped
 	$(GO) test -race -timeout 10m $(PACKAGES)

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,11 +78,16 @@ func TestRabbitMQStarterAndWorker(t *testing.T) {
 	}
 }
 
-// build compiles a program of this folder.
+// build compiles a program of this folder, with the race detector if this test
+// has it: what they have in common is then compiled once.
 func build(t *testing.T, name string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), name+".exe")
-	cmd := exec.CommandContext(bounded(t), "go", "build", "-buildvcs=false", "-o", program, "./"+name)
+	args := []string{"build", "-buildvcs=false"}
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		args = append(args, "-race")
+	}
+	cmd := exec.CommandContext(bounded(t), "go", append(args, "-o", program, "./"+name)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", name, err, out)
 	}

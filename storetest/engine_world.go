@@ -95,9 +95,12 @@ func (w *world) process(f *fault, end *wireEnd) *process {
 	p := &process{done: make(chan error, 1), dead: &mortality{dead: make(chan struct{})}}
 	cfg := saga.Config{
 		Store: faultyFor(w.s, f, p.dead), Exclusive: w.exclusive, Logger: quiet, Now: w.now, Workers: 4,
-		// A short lease, because what follows an outage of the store waits for a
-		// third of it, whatever the clock says.
-		Lease: 3 * time.Second, PickupWithin: 30 * time.Second, SweepEvery: time.Millisecond, Grace: time.Millisecond,
+		Lease: 30 * time.Second, PickupWithin: 30 * time.Second, SweepEvery: time.Millisecond, Grace: time.Millisecond,
+	}
+	if f != nil {
+		// What follows an outage of the store waits for a third of a lease,
+		// whatever the clock says.
+		cfg.Lease = 3 * time.Second
 	}
 	if end != nil {
 		end.dead = p.dead
@@ -194,30 +197,51 @@ func (w *world) until(id uuid.UUID, done func(x *store.Execution) bool) *store.E
 		if time.Now().After(deadline) {
 			w.t.Fatalf("%s: after two minutes still %s at %s, due %v, now %v, attempt %+v", w.label, x.Status, x.Step, x.DueAt, w.now(), x.Attempt)
 		}
-		living, held := 0, false
-		for _, p := range w.ps {
-			if p.dead.isDead() {
-				continue
-			}
-			living++
-			held = held || x.Attempt != nil && x.Attempt.Worker == p.e.Worker()
-		}
-		if living == 0 {
+		if w.living() == 0 {
 			w.process(nil, nil)
 		}
 		if x.Revision != revision {
 			revision, quiet = x.Revision, time.Now()
 		}
 		// On a slow machine a process may lose its own lease and know it.
-		held = held && time.Since(quiet) < 10*time.Second
+		patient := time.Since(quiet) < 10*time.Second
 		switch {
 		case x.WakeAt != nil && x.WakeAt.After(w.now()):
-			w.moveTo(*x.WakeAt)
-		case x.DueAt != nil && w.lossy && !held:
-			w.moveTo(*x.DueAt)
+			w.jump(x.ID, *x.WakeAt, patient)
+		case x.DueAt != nil && w.lossy:
+			w.jump(x.ID, *x.DueAt, patient)
 		}
 		timer.Reset(time.Millisecond)
 		<-timer.C
+	}
+}
+
+// living counts the processes that have not died.
+func (w *world) living() (n int) {
+	for _, p := range w.ps {
+		if !p.dead.isDead() {
+			n++
+		}
+	}
+	return n
+}
+
+// jump moves the clock on to a time that an execution waits for. It does so under
+// the execution's lock, and, if patient, not while a living process has an
+// attempt of it open: that attempt's lease would be over all at once.
+func (w *world) jump(id uuid.UUID, at time.Time, patient bool) {
+	w.t.Helper()
+	_, err := w.s.WithLock(w.t.Context(), id, func(x *store.Execution) (store.Change, error) {
+		for _, p := range w.ps {
+			if patient && x.Attempt != nil && x.Attempt.Worker == p.e.Worker() && !p.dead.isDead() {
+				return store.Change{}, store.ErrUnchanged
+			}
+		}
+		w.moveTo(at)
+		return store.Change{}, store.ErrUnchanged
+	})
+	if err != nil {
+		w.t.Fatalf("%s: %v", w.label, err)
 	}
 }
 
