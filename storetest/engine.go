@@ -24,6 +24,7 @@ import (
 // none of a compensated or failed one. It needs no services of its own and
 // passes on any store that passes [Run].
 func RunEngine(t *testing.T, newStore func(t *testing.T) store.Store) {
+	newStore = oneAtATime(newStore)
 	for _, c := range engineCases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -17,6 +17,7 @@ package storetest
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,7 +43,7 @@ type Options struct {
 // zero Options.
 //
 // newStore returns a new, empty store and leaves its closing to t.Cleanup. It
-// is called a few times: most cases share one store, in which each keeps to
+// is called a few times, once at a time, from several goroutines: most cases share one store, in which each keeps to
 // executions, partitions, resources and cells of its own. The cases run in
 // parallel, and the last of them end after Run has returned, before the
 // cleanups of t. Nothing else may use the stores meanwhile.
@@ -50,6 +51,7 @@ func Run(t *testing.T, newStore func(t *testing.T) store.Store, opts *Options) {
 	if opts == nil {
 		opts = &Options{}
 	}
+	newStore = oneAtATime(newStore)
 	shared := newStore(t)
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
@@ -69,6 +71,17 @@ func Run(t *testing.T, newStore func(t *testing.T) store.Store, opts *Options) {
 			}
 			c.run(e)
 		})
+	}
+}
+
+// oneAtATime keeps parallel cases from making stores at once: what a test does
+// for that need not be safe for it.
+func oneAtATime(newStore func(t *testing.T) store.Store) func(t *testing.T) store.Store {
+	var mu sync.Mutex
+	return func(t *testing.T) store.Store {
+		mu.Lock()
+		defer mu.Unlock()
+		return newStore(t)
 	}
 }
 
