@@ -100,9 +100,9 @@ func (c *Consumer) Workers() int {
 // again, and the partition pauses, longer each time, instead of draining its
 // queue.
 //
-// At no time are there more deliveries that have not been begun than there are
-// free workers; while there are none, and others could be waited for a long
-// time, the queue has no consumer.
+// At no time does it hold more deliveries that have not been begun than it has
+// free workers. While all of its workers are busy with deliveries that were
+// acknowledged early, it does not consume from the queue at all.
 //
 // Run outside [saga.Engine.Run] returns an error that wraps
 // [saga.ErrNotRunning] at the first pointer; a second Run at the same time, one
