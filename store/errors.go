@@ -18,6 +18,9 @@ var (
 	// ErrInvalid: a value that no store takes. The error that wraps it names
 	// the field and the rule, never the value.
 	ErrInvalid = errors.New("store: invalid value")
+	// ErrRequestUsed: the audit trail of the execution already has an entry
+	// with this Request.
+	ErrRequestUsed = errors.New("store: request was used before")
 	// ErrInUse: another process (or another engine of this one) uses the
 	// store exclusively.
 	ErrInUse = errors.New("store: in use by another engine")

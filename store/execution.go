@@ -31,6 +31,12 @@ type Execution struct {
 	Epoch     int    // rises with every act of an operator that moves the execution
 	Ledger    []LedgerEntry
 	State     json.RawMessage // a JSON object
+	// Initial is the state that it was started with; nil while State still is
+	// that one.
+	Initial json.RawMessage
+	// Checkpoint is how far a loop inside the cursor's step has come, in the
+	// step's own words: any JSON value. Nil for none.
+	Checkpoint json.RawMessage
 
 	Attempt *OpenAttempt // nil when none is open
 
@@ -46,9 +52,24 @@ type Execution struct {
 
 	Tries   int // opens of the current step, direction and epoch that count against its attempts
 	Resumes int // pointers in a row that were lost
+	// Failure is what went wrong last: the failure of the last attempt at the
+	// cursor, or what the execution was given up with. Nil when the step that
+	// it belongs to has succeeded since.
 	Failure *Failure
-	Reason  string // why it halted or ended, where a word for it was given
-	Request *Request
+	// Cause is what it is being, or was, compensated for; nil when that was an
+	// operator's wish.
+	Cause *Failure
+	// Turn is the operator's act that turned it around; TurnNone: a failure
+	// did, or nothing.
+	Turn     Turn
+	Reason   string // why it halted or ended, where a word for it was given
+	ReasonBy string // who gave the Reason; "": the step or the engine
+	Request  *Request
+
+	RerunOf *uuid.UUID // the finished execution that this one repeats
+	RerunAs *uuid.UUID // the last execution that repeats this one
+	// ErasedAt is when its personal data was erased; nil: it was not.
+	ErasedAt *time.Time
 
 	TraceParent string // W3C trace context of the start; "" for none
 
@@ -90,6 +111,16 @@ type OpenAttempt struct {
 	LeaseUntil time.Time
 	// TimeoutAt is when the step's time-out ends the body; nil for none.
 	TimeoutAt *time.Time
+	// Progress is what the step last said of its progress; nil: nothing.
+	Progress *Progress
+}
+
+// Progress says how far an attempt has come.
+type Progress struct {
+	Done  int64     `json:"done"`
+	Total int64     `json:"total,omitempty"` // 0: not known
+	Note  string    `json:"note,omitempty"`
+	At    time.Time `json:"at"`
 }
 
 // A Failure says what went wrong, and in which step.
@@ -137,6 +168,14 @@ type AuditEntry struct {
 	Actor         string
 	Reason        string
 	Before, After Status
+	// Request is the caller's name for this act, "" for none: an execution has
+	// at most one entry with it. Digest tells whether a repetition asks for the
+	// same.
+	Request string
+	Digest  string
+	// Detail is what else there is to say, such as what was changed: a JSON
+	// object, or nil.
+	Detail json.RawMessage
 }
 
 // Lease returns the token of the open attempt, and false when none is open.
@@ -198,22 +237,22 @@ func (x *Execution) Clone() *Execution {
 	for i := range y.Ledger {
 		y.Ledger[i].DoubtUntil = microsPtr(y.Ledger[i].DoubtUntil)
 	}
-	y.State = bytes.Clone(x.State)
+	y.State, y.Initial, y.Checkpoint = bytes.Clone(x.State), bytes.Clone(x.Initial), bytes.Clone(x.Checkpoint)
 	if x.Attempt != nil {
 		a := *x.Attempt
 		a.StartedAt, a.LeaseUntil, a.TimeoutAt = Micros(a.StartedAt), Micros(a.LeaseUntil), microsPtr(a.TimeoutAt)
+		a.Progress = a.Progress.Clone()
 		y.Attempt = &a
 	}
-	if x.Failure != nil {
-		f := *x.Failure
-		y.Failure = &f
-	}
+	y.Failure, y.Cause = copyPtr(x.Failure), copyPtr(x.Cause)
+	y.RerunOf, y.RerunAs = copyPtr(x.RerunOf), copyPtr(x.RerunAs)
 	if x.Request != nil {
 		q := *x.Request
 		q.At = Micros(q.At)
 		y.Request = &q
 	}
 	y.DueAt, y.WakeAt, y.OfferedAt, y.FinishedAt = microsPtr(x.DueAt), microsPtr(x.WakeAt), microsPtr(x.OfferedAt), microsPtr(x.FinishedAt)
+	y.ErasedAt = microsPtr(x.ErasedAt)
 	y.CreatedAt, y.UpdatedAt, y.ProgressAt = Micros(x.CreatedAt), Micros(x.UpdatedAt), Micros(x.ProgressAt)
 	return &y
 }
@@ -223,9 +262,33 @@ func (x *Execution) Clone() *Execution {
 func (a *Attempt) Clone() Attempt {
 	b := *a
 	b.StartedAt, b.LeaseUntil, b.FinishedAt = Micros(a.StartedAt), Micros(a.LeaseUntil), microsPtr(a.FinishedAt)
-	if a.Failure != nil {
-		f := *a.Failure
-		b.Failure = &f
-	}
+	b.Failure = copyPtr(a.Failure)
 	return b
+}
+
+// Clone returns a copy that shares nothing with p, with its time as stores keep
+// it; nil for nil.
+func (p *Progress) Clone() *Progress {
+	if p == nil {
+		return nil
+	}
+	q := *p
+	q.At = Micros(q.At)
+	return &q
+}
+
+// Clone returns a copy that shares nothing with e, with its time as stores keep
+// it.
+func (e *AuditEntry) Clone() AuditEntry {
+	f := *e
+	f.At, f.Detail = Micros(e.At), bytes.Clone(e.Detail)
+	return f
+}
+
+func copyPtr[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
 }

@@ -133,3 +133,6 @@ const (
 	TurnCompensate Turn = "compensate"
 	TurnCancel     Turn = "cancel"
 )
+
+// Valid reports whether t is one of the turns.
+func (t Turn) Valid() bool { return t == TurnNone || t == TurnCompensate || t == TurnCancel }

@@ -143,8 +143,9 @@ type Store interface {
 	// only when its whole token is equal: step, direction, epoch (those of
 	// the row), number and worker (those of the open attempt).
 	//
-	// For an open attempt with this token it sets LeaseUntil to r.Until and
-	// the execution's DueAt to r.DueAt, and OfferedAt to nil if the old
+	// For an open attempt with this token it sets LeaseUntil to r.Until, its
+	// Progress to that in r, if there is one, and the execution's DueAt to
+	// r.DueAt, and OfferedAt to nil if the old
 	// LeaseUntil was before or at r.Now (the lease had lapsed, but nobody
 	// took it). The revision does not change. It answers LeaseInterrupted
 	// when the execution has a pending request whose Turn is not empty, else
@@ -209,6 +210,23 @@ type Exclusiver interface {
 	Exclusive(ctx context.Context) (release func() error, err error)
 }
 
+// A Deleter removes finished executions. Optional, found with [As]; see
+// saga.Engine.Purge.
+type Deleter interface {
+	// Delete removes each of these executions, with its attempts and audit
+	// entries, if it is finished and its revision is still the given one; all
+	// in one transaction. It answers for each, in the order given, whether it
+	// was removed. It does not wait for rows that are locked: these are not
+	// removed. A version given twice is removed once.
+	Delete(ctx context.Context, versions []Version) ([]bool, error)
+}
+
+// A Version is an execution at one revision.
+type Version struct {
+	ID       uuid.UUID
+	Revision int64
+}
+
 // An Unwrapper is a store around another one. Wrappers implement it so that
 // the optional abilities of the inner store are found. A wrapper that must see
 // every write has to implement Advancer itself.
@@ -240,7 +258,9 @@ type Change struct {
 	// status running, are ErrInvalid.
 	Attempts []Attempt
 
-	// Audit entries are appended, in this order.
+	// Audit entries are appended, in this order. When the execution already
+	// has one with the same Request, which is not "", nothing of the whole
+	// transaction is written, and the error is ErrRequestUsed.
 	Audit []AuditEntry
 
 	// Create are executions to insert, as by [Store.Create]; if one cannot
@@ -259,10 +279,16 @@ type Change struct {
 	// written.
 	Wake []Wake
 
-	// SameState is the writer's promise that the State of the execution is
-	// byte for byte what is stored at its Revision, so that it need not be
-	// written again.
+	// SameState is the writer's promise that the State of the execution and
+	// its Initial are byte for byte what is stored at its Revision, so that
+	// they need not be written again.
 	SameState bool
+
+	// Erase empties what earlier transactions recorded in people's words: of
+	// the execution's attempts the failure's message (its class stays), stack
+	// and reason, of its audit entries reason and detail. Attempts and Audit
+	// of this Change are written after that.
+	Erase bool
 }
 
 // A Wake is an execution to look at, and when.
@@ -291,6 +317,9 @@ type DueQuery struct {
 	Hold      time.Duration
 	Limit     int
 	Partition string // "": all
+	// NotPartitions and NotSagas are paused: their executions are passed over
+	// and stay due.
+	NotPartitions, NotSagas []string
 }
 
 // A Lease is the token of an open attempt: everything that speaks of an
@@ -310,6 +339,9 @@ type Renewal struct {
 	Now   time.Time
 	Until time.Time
 	DueAt time.Time
+	// Progress, if not nil, has one element for each lease: what to note as
+	// the attempt's Progress, nil to leave that as it is.
+	Progress []*Progress
 }
 
 // A LeaseState is an answer of [Store.Renew].

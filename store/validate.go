@@ -17,7 +17,9 @@ const (
 	MaxName    = 100       // names of sagas, steps and partitions
 	MaxText    = 1000      // resource type and id, key, worker, actor, error class, trace parent
 	MaxMessage = 64 * 1024 // error messages, stacks, reasons
-	MaxState   = 1 << 20   // the state, and the value of a cell
+	MaxState   = 1 << 20   // the state, the initial state, a checkpoint, and the value of a cell
+	MaxDetail  = 64 * 1024 // the detail of an audit entry
+	MaxNote    = 1000      // the note of a progress
 )
 
 // Times outside of these years are refused: not every store can keep them.
@@ -54,12 +56,19 @@ func (x *Execution) Validate() error {
 		v.timePtr("ledger doubt_until", e.DoubtUntil)
 	}
 	v.object("state", x.State)
+	if x.Initial != nil {
+		v.object("initial", x.Initial)
+	}
+	if x.Checkpoint != nil {
+		v.json("checkpoint", x.Checkpoint, MaxState)
+	}
 	if a := x.Attempt; a != nil {
 		v.count("attempt number", a.Number)
 		v.text("attempt worker", a.Worker, MaxText)
 		v.time("attempt started_at", a.StartedAt)
 		v.time("attempt lease_until", a.LeaseUntil)
 		v.timePtr("attempt timeout_at", a.TimeoutAt)
+		v.progress("attempt progress", a.Progress)
 	}
 	v.timePtr("due_at", x.DueAt)
 	v.timePtr("wake_at", x.WakeAt)
@@ -67,9 +76,12 @@ func (x *Execution) Validate() error {
 	v.count("tries", x.Tries)
 	v.count("resumes", x.Resumes)
 	v.failure("failure", x.Failure)
+	v.failure("cause", x.Cause)
+	v.must(x.Turn.Valid(), "turn", "is none of the turns")
 	v.text("reason", x.Reason, MaxMessage)
+	v.text("reason_by", x.ReasonBy, MaxText)
 	if q := x.Request; q != nil {
-		v.must(q.Turn == TurnNone || q.Turn == TurnCompensate || q.Turn == TurnCancel, "request turn", "is none of the turns")
+		v.must(q.Turn.Valid(), "request turn", "is none of the turns")
 		v.text("request actor", q.Actor, MaxText)
 		v.text("request reason", q.Reason, MaxMessage)
 		v.time("request at", q.At)
@@ -79,6 +91,9 @@ func (x *Execution) Validate() error {
 	v.time("updated_at", x.UpdatedAt)
 	v.time("progress_at", x.ProgressAt)
 	v.timePtr("finished_at", x.FinishedAt)
+	v.timePtr("erased_at", x.ErasedAt)
+	v.idPtr("rerun_of", x.RerunOf)
+	v.idPtr("rerun_as", x.RerunAs)
 	return v.err
 }
 
@@ -111,6 +126,15 @@ func (c *Change) Validate(id uuid.UUID) error {
 		v.text("audit reason", e.Reason, MaxMessage)
 		v.must(e.Before.Valid() && e.After.Valid(), "audit status", "is none of the statuses")
 		v.time("audit at", e.At)
+		v.text("audit request", e.Request, MaxText)
+		v.text("audit digest", e.Digest, MaxName)
+		if e.Detail != nil {
+			v.json("audit detail", e.Detail, MaxDetail)
+			v.must(len(e.Detail) > 0 && bytes.TrimLeft(e.Detail, " \t\r\n")[0] == '{', "audit detail", "is not a JSON object")
+		}
+		for j := range i {
+			v.must(e.Request == "" || c.Audit[j].Request != e.Request, "audit request", "is given twice")
+		}
 	}
 	if len(c.Create) == 0 && len(c.Wake) == 0 {
 		return v.err
@@ -176,7 +200,27 @@ func (q *DueQuery) Validate() error {
 	var v validator
 	v.must(q.Limit >= 1, "limit", "is below 1")
 	v.must(q.Hold >= 0, "hold", "is negative")
+	for _, list := range [][]string{q.NotPartitions, q.NotSagas} {
+		v.must(len(list) <= MaxFilter, "excluded names", "are more than a query takes")
+		for _, s := range list {
+			v.text("excluded name", s, MaxName)
+		}
+	}
 	v.time("now", q.Now)
+	return v.err
+}
+
+// Validate reports, as an error that wraps [ErrInvalid], whether r cannot be
+// given to Renew with n leases.
+func (r *Renewal) Validate(n int) error {
+	var v validator
+	v.time("now", r.Now)
+	v.time("until", r.Until)
+	v.time("due_at", r.DueAt)
+	v.must(r.Progress == nil || len(r.Progress) == n, "progress", "is not one for each lease")
+	for _, p := range r.Progress {
+		v.progress("progress", p)
+	}
 	return v.err
 }
 
@@ -198,6 +242,12 @@ func (v *validator) must(ok bool, field, rule string) {
 }
 
 func (v *validator) id(field string, id uuid.UUID) { v.must(id != uuid.Nil, field, "is the nil UUID") }
+
+func (v *validator) idPtr(field string, id *uuid.UUID) {
+	if id != nil {
+		v.id(field, *id)
+	}
+}
 
 func (v *validator) name(field, s string) {
 	v.must(s != "", field, "is empty")
@@ -233,6 +283,26 @@ func (v *validator) failure(field string, f *Failure) {
 	v.text(field+" class", f.Class, MaxText)
 	v.text(field+" message", f.Message, MaxMessage)
 	v.text(field+" step", f.Step, MaxName)
+}
+
+func (v *validator) progress(field string, p *Progress) {
+	if p == nil {
+		return
+	}
+	v.must(p.Done >= 0 && p.Total >= 0, field, "is negative")
+	v.text(field+" note", p.Note, MaxNote)
+	v.time(field+" at", p.At)
+}
+
+// json takes any JSON value.
+func (v *validator) json(field string, b json.RawMessage, limit int) {
+	if len(b) > limit {
+		v.must(false, field, fmt.Sprintf("is longer than %d bytes", limit))
+	}
+	v.must(utf8.Valid(b), field, "is not valid UTF-8")
+	if v.err == nil {
+		v.must(json.Valid(b), field, "is not valid JSON")
+	}
 }
 
 func (v *validator) object(field string, b json.RawMessage) {
