@@ -140,10 +140,7 @@ func TestCutAndReset(t *testing.T) {
 		t.Errorf("after Reset: %v, want ECONNRESET", err)
 	}
 	p.Refuse()
-	c = dial(t, p)
-	if _, err := hear(c, 1, patience); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("refused: %v, want an end", err)
-	}
+	wantTurnedAway(t, p)
 	if got := p.Accepted(); got != 2 {
 		t.Errorf("%d connections were accepted, want 2", got)
 	}
@@ -240,7 +237,17 @@ func TestTargetAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	c := dial(t, p)
+	wantTurnedAway(t, p)
+}
+
+// wantTurnedAway wants a new connection to fail, or to end before anything comes.
+func wantTurnedAway(t *testing.T, p *faultproxy.Proxy) {
+	t.Helper()
+	c, err := net.Dial("tcp", p.Addr())
+	if err != nil {
+		return
+	}
+	defer c.Close()
 	if _, err := hear(c, 1, patience); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("got %v, want an end", err)
 	}
