@@ -65,13 +65,17 @@ func (s *Store) WithLock(ctx context.Context, id uuid.UUID, fn func(x *store.Exe
 			return err
 		}
 		if c.SameState {
-			x.State = json.RawMessage(r.State)
+			r.GiveState(x)
+		}
+		same, checked := r.HasState(x), x
+		if same {
+			checked = stateless(x)
 		}
 		old := &store.Execution{ID: r.ID, CreatedAt: r.CreatedAt.Time, Revision: r.Revision}
-		if err := store.ValidateUpdate(old, x, &c); err != nil {
+		if err := store.ValidateUpdate(old, checked, &c); err != nil {
 			return err
 		}
-		if _, err := t.update(x, &c, string(x.State) == r.State); err != nil {
+		if _, err := t.update(x, &c, same); err != nil {
 			return err
 		}
 		written, created = x.Clone(), c.Create
@@ -92,9 +96,9 @@ func (s *Store) WithLock(ctx context.Context, id uuid.UUID, fn func(x *store.Exe
 
 // Advance writes an execution without reading it first; see [store.Advancer].
 func (s *Store) Advance(ctx context.Context, x *store.Execution, c store.Change) error {
-	y := *x
+	y := x
 	if c.SameState {
-		y.State = json.RawMessage("{}") // not written, so not looked at
+		y = stateless(x)
 	}
 	if err := y.Validate(); err != nil {
 		return err
@@ -103,12 +107,12 @@ func (s *Store) Advance(ctx context.Context, x *store.Execution, c store.Change)
 		return err
 	}
 	err := s.write(ctx, "advance execution", func(t *txn) error {
-		created, err := t.update(&y, &c, c.SameState)
+		created, err := t.update(y, &c, c.SameState)
 		if err != nil {
 			return err
 		}
 		// The rule of [store.ValidateUpdate] that needs the row.
-		return store.ValidateUpdate(&store.Execution{ID: y.ID, CreatedAt: created.Time, Revision: y.Revision}, &y, &c)
+		return store.ValidateUpdate(&store.Execution{ID: y.ID, CreatedAt: created.Time, Revision: y.Revision}, y, &c)
 	})
 	if err != nil {
 		return err
@@ -118,4 +122,12 @@ func (s *Store) Advance(ctx context.Context, x *store.Execution, c store.Change)
 		x.Revision = 1
 	}
 	return nil
+}
+
+// stateless returns x with a state that is valid for sure, in the place of one
+// that is not written and so not looked at.
+func stateless(x *store.Execution) *store.Execution {
+	y := *x
+	y.State, y.Initial = json.RawMessage("{}"), nil
+	return &y
 }

@@ -140,7 +140,7 @@ func TestQueriesUseIndexes(t *testing.T) {
 			}
 			a := store.Attempt{Execution: x.ID, Status: store.AttemptSucceeded, StartedAt: at, LeaseUntil: at}
 			e := store.AuditEntry{Execution: x.ID, At: at}
-			if err := tx.change(&store.Change{Attempts: []store.Attempt{a}, Audit: []store.AuditEntry{e}}); err != nil {
+			if err := tx.change(x.ID, &store.Change{Attempts: []store.Attempt{a}, Audit: []store.AuditEntry{e}}); err != nil {
 				return err
 			}
 		}
@@ -168,7 +168,7 @@ func TestQueriesUseIndexes(t *testing.T) {
 			{"key", `SELECT id FROM ` + x + ` WHERE ` + whereHolder, []any{"s", "k"}, "saga_executions_key", true},
 			{"id", `SELECT * FROM ` + x + ` WHERE id = ?1`, []any{id.String()}, "sqlite_autoindex_saga_executions_1", true},
 			{"update", updateSQL(x, false, nil), make([]any, len(rows.UpdateColumns)+2), "sqlite_autoindex_saga_executions_1", true},
-			{"update of a step", updateSQL(x, true, indexed), make([]any, len(rows.UpdateColumns)+3), "sqlite_autoindex_saga_executions_1", true},
+			{"update of a step", updateSQL(x, true, indexed), make([]any, len(rows.UpdateColumns)+4), "sqlite_autoindex_saga_executions_1", true},
 			{"stalled", stalled.String(), nil, "saga_executions_live", false},
 			{"resource", resource.String(), nil, "saga_executions_resource", true},
 			{"attempts", `SELECT * FROM saga_attempts WHERE execution = ?1 ORDER BY seq`, []any{id.String()}, "sqlite_autoindex_saga_attempts_1", false},

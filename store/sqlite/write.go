@@ -27,11 +27,15 @@ type statements struct {
 	updateState update // the state too
 	attempt     *sql.Stmt
 	audit       *sql.Stmt
-	wake        *sql.Stmt
-	due         *sql.Stmt
-	dueIn       *sql.Stmt
-	claim       *sql.Stmt
-	renew       *sql.Stmt
+
+	eraseAttempts *sql.Stmt
+	eraseAudit    *sql.Stmt
+
+	wake  *sql.Stmt
+	due   *sql.Stmt
+	dueIn *sql.Stmt
+	claim *sql.Stmt
+	renew *sql.Stmt
 
 	anyDue   *sql.Stmt // on a reader
 	anyDueIn *sql.Stmt // on a reader
@@ -46,7 +50,7 @@ type update struct {
 
 // indexed are the columns in any index, its predicate included. SQLite writes
 // an index anew when a column of it is set, to the value it had too.
-var indexed = []string{"saga", "partition", "resource_type", "resource_id", "key", "status", "due_at"}
+var indexed = []string{"saga", "partition", "resource_type", "resource_id", "key", "status", "due_at", "finished_at"}
 
 // Where clauses that need an index; a test asks SQLite whether they get it.
 const (
@@ -80,6 +84,9 @@ ON CONFLICT (execution, step, direction, epoch, "number") DO UPDATE SET late = e
 WHERE a.late_status = ''`},
 		{&s.audit, s.writer, `INSERT INTO ` + s.tables.Name(rows.Audit) + ` (` + rows.List(rows.AuditColumns) + `)
 VALUES (` + rows.Marks(rows.Question, 1, len(rows.AuditColumns)) + `)`},
+		{&s.eraseAttempts, s.writer, `UPDATE ` + s.tables.Name(rows.Attempts) + `
+SET failure_message = CASE WHEN failure_message IS NOT NULL THEN '' END, stack = '', reason = '' WHERE execution = ?1`},
+		{&s.eraseAudit, s.writer, `UPDATE ` + s.tables.Name(rows.Audit) + ` SET reason = '', detail = NULL WHERE execution = ?1`},
 		{&s.wake, s.writer, `UPDATE ` + x + ` SET revision = revision + 1,
 	due_at = CASE WHEN attempt_number IS NULL AND (due_at IS NULL OR due_at > ?2) THEN ?2 ELSE due_at END,
 	offered_at = CASE WHEN attempt_number IS NULL THEN NULL ELSE offered_at END
@@ -102,11 +109,12 @@ RETURNING request`},
 
 // updateSQL returns the statement that writes a row with an id and a revision,
 // the last two arguments, unless a column of kept would change. The arguments
-// before them are those of rows.UpdateColumns, and the state if it is written.
+// before them are those of rows.UpdateColumns, and of rows.StateColumns if the
+// state is written.
 func updateSQL(table string, state bool, kept []string) string {
 	columns := rows.UpdateColumns
 	if state {
-		columns = append(columns[:len(columns):len(columns)], "state")
+		columns = append(columns[:len(columns):len(columns)], rows.StateColumns...)
 	}
 	var sets, keeps []string
 	for i, c := range columns {
@@ -219,7 +227,7 @@ func (t *txn) update(x *store.Execution, c *store.Change, sameState bool) (rows.
 	r.Revision = x.Revision + 1
 	u, args := t.s.statements.update, r.UpdateValues(rows.MicrosValue)
 	if !sameState {
-		u, args = t.s.updateState, append(args, r.State)
+		u, args = t.s.updateState, append(args, r.StateValues()...)
 	}
 	args = append(args, r.ID.String(), x.Revision)
 	err = t.row(u.step, args...).Scan(&created)
@@ -235,18 +243,27 @@ func (t *txn) update(x *store.Execution, c *store.Change, sameState bool) (rows.
 	case err != nil:
 		return created, t.fail(err)
 	}
-	return created, t.change(c)
+	return created, t.change(x.ID, c)
 }
 
 // change writes what comes with an execution.
-func (t *txn) change(c *store.Change) error {
+func (t *txn) change(id uuid.UUID, c *store.Change) error {
+	if c.Erase {
+		for _, stmt := range []*sql.Stmt{t.s.eraseAttempts, t.s.eraseAudit} {
+			if _, err := t.exec(stmt, id.String()); err != nil {
+				return t.fail(err)
+			}
+		}
+	}
 	for i := range c.Attempts {
 		if _, err := t.exec(t.s.attempt, rows.FromAttempt(&c.Attempts[i]).Values(rows.MicrosValue)...); err != nil {
 			return t.fail(err)
 		}
 	}
 	for i := range c.Audit {
-		if _, err := t.exec(t.s.audit, rows.FromAudit(&c.Audit[i]).Values(rows.MicrosValue)...); err != nil {
+		if _, err := t.exec(t.s.audit, rows.FromAudit(&c.Audit[i]).Values(rows.MicrosValue)...); isUnique(err) {
+			return store.ErrRequestUsed
+		} else if err != nil {
 			return t.fail(err)
 		}
 	}

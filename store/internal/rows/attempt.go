@@ -76,7 +76,7 @@ func (r *Attempt) Values(t TimeValue) []any {
 
 // AuditColumns are the columns of audit, in the order of [AuditEntry.Values],
 // without seq, which the database counts up with each insert.
-var AuditColumns = []string{"execution", "at", "act", "actor", "reason", "status_before", "status_after"}
+var AuditColumns = []string{"execution", "at", "act", "actor", "reason", "status_before", "status_after", "request", "digest", "detail"}
 
 // An AuditEntry is a row of audit.
 type AuditEntry struct {
@@ -89,13 +89,16 @@ type AuditEntry struct {
 	Reason       string       `bun:"reason"`
 	StatusBefore store.Status `bun:"status_before"`
 	StatusAfter  store.Status `bun:"status_after"`
+	Request      string       `bun:"request"`
+	Digest       string       `bun:"digest"`
+	Detail       *string      `bun:"detail"` // JSON, or NULL
 }
 
 // FromAudit returns e as a row.
 func FromAudit(e *store.AuditEntry) *AuditEntry {
 	return &AuditEntry{
 		Execution: e.Execution, At: NewTime(e.At), Act: e.Act, Actor: e.Actor, Reason: e.Reason,
-		StatusBefore: e.Before, StatusAfter: e.After,
+		StatusBefore: e.Before, StatusAfter: e.After, Request: e.Request, Digest: e.Digest, Detail: text(e.Detail),
 	}
 }
 
@@ -103,11 +106,14 @@ func FromAudit(e *store.AuditEntry) *AuditEntry {
 func (r *AuditEntry) Store() store.AuditEntry {
 	return store.AuditEntry{
 		Execution: r.Execution, At: r.At.Time, Act: r.Act, Actor: r.Actor, Reason: r.Reason,
-		Before: r.StatusBefore, After: r.StatusAfter,
+		Before: r.StatusBefore, After: r.StatusAfter, Request: r.Request, Digest: r.Digest, Detail: raw(r.Detail),
 	}
 }
 
 // Values returns what to bind for [AuditColumns]; see [Execution.Values].
 func (r *AuditEntry) Values(t TimeValue) []any {
-	return []any{r.Execution.String(), t.of(r.At), r.Act, r.Actor, r.Reason, string(r.StatusBefore), string(r.StatusAfter)}
+	return []any{
+		r.Execution.String(), t.of(r.At), r.Act, r.Actor, r.Reason, string(r.StatusBefore), string(r.StatusAfter),
+		r.Request, r.Digest, nullString(r.Detail),
+	}
 }

@@ -3,6 +3,7 @@ package rows
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
@@ -11,24 +12,28 @@ import (
 )
 
 // Columns are the columns of executions, in the order of [Execution.Values]
-// and [Execution.Dest]. The state comes last, where SQLite can leave the pages
-// it overflows to alone.
+// and [Execution.Dest].
 var Columns = []string{
 	"id", "saga", "version", "partition", "resource_type", "resource_id", "key",
 	"status", "direction", "step", "epoch", "ledger",
-	"attempt_number", "attempt_worker", "attempt_started_at", "attempt_lease_until", "attempt_timeout_at",
+	"attempt_number", "attempt_worker", "attempt_started_at", "attempt_lease_until", "attempt_timeout_at", "attempt_progress",
 	"due_at", "wake_at", "offered_at", "tries", "resumes",
-	"failure_class", "failure_message", "failure_step", "reason", "request", "trace_parent",
-	"created_at", "updated_at", "progress_at", "finished_at", "revision", "state",
+	"failure_class", "failure_message", "failure_step", "cause", "turn", "reason", "reason_by", "request",
+	"rerun_of", "rerun_as", "erased_at", "trace_parent",
+	"created_at", "updated_at", "progress_at", "finished_at", "revision", "checkpoint", "state", "initial",
 }
+
+// StateColumns are the columns that are written only when the state did
+// change, in the order of [Execution.StateValues].
+var StateColumns = []string{"state", "initial"}
 
 // UpdateColumns are the columns that an update sets, in the order of
 // [Execution.UpdateValues]: all but id and created_at, which never change, and
-// state, which is set only when it did.
+// [StateColumns].
 var UpdateColumns = func() []string {
 	var columns []string
 	for _, c := range Columns {
-		if c != "id" && c != "created_at" && c != "state" {
+		if c != "id" && c != "created_at" && !slices.Contains(StateColumns, c) {
 			columns = append(columns, c)
 		}
 	}
@@ -53,11 +58,12 @@ type Execution struct {
 	Epoch        int             `bun:"epoch"`
 	Ledger       string          `bun:"ledger"`
 
-	AttemptNumber     *int    `bun:"attempt_number"` // NULL, as the four below, when none is open
+	AttemptNumber     *int    `bun:"attempt_number"` // NULL, as the five below, when none is open
 	AttemptWorker     *string `bun:"attempt_worker"`
 	AttemptStartedAt  *Time   `bun:"attempt_started_at"`
 	AttemptLeaseUntil *Time   `bun:"attempt_lease_until"`
 	AttemptTimeoutAt  *Time   `bun:"attempt_timeout_at"`
+	AttemptProgress   *string `bun:"attempt_progress"`
 
 	DueAt     *Time `bun:"due_at"`
 	WakeAt    *Time `bun:"wake_at"`
@@ -68,16 +74,26 @@ type Execution struct {
 	FailureClass   *string `bun:"failure_class"` // NULL, as the two below, when there is none
 	FailureMessage *string `bun:"failure_message"`
 	FailureStep    *string `bun:"failure_step"`
-	Reason         string  `bun:"reason"`
-	Request        *string `bun:"request"`
-	TraceParent    string  `bun:"trace_parent"`
+	Cause          *string `bun:"cause"`
 
-	CreatedAt  Time   `bun:"created_at"`
-	UpdatedAt  Time   `bun:"updated_at"`
-	ProgressAt Time   `bun:"progress_at"`
-	FinishedAt *Time  `bun:"finished_at"`
-	Revision   int64  `bun:"revision"`
-	State      string `bun:"state"`
+	Turn     store.Turn `bun:"turn"`
+	Reason   string     `bun:"reason"`
+	ReasonBy string     `bun:"reason_by"`
+	Request  *string    `bun:"request"`
+
+	RerunOf     *uuid.UUID `bun:"rerun_of"`
+	RerunAs     *uuid.UUID `bun:"rerun_as"`
+	ErasedAt    *Time      `bun:"erased_at"`
+	TraceParent string     `bun:"trace_parent"`
+
+	CreatedAt  Time    `bun:"created_at"`
+	UpdatedAt  Time    `bun:"updated_at"`
+	ProgressAt Time    `bun:"progress_at"`
+	FinishedAt *Time   `bun:"finished_at"`
+	Revision   int64   `bun:"revision"`
+	Checkpoint *string `bun:"checkpoint"`
+	State      string  `bun:"state"`
+	Initial    *string `bun:"initial"`
 }
 
 // FromExecution returns x as a row. It shares nothing with x but strings. x
@@ -88,9 +104,11 @@ func FromExecution(x *store.Execution) (*Execution, error) {
 		ResourceType: x.Resource.Type, ResourceID: x.Resource.ID, Key: x.Key,
 		Status: x.Status, Direction: x.Direction, Step: x.Step, Epoch: x.Epoch,
 		DueAt: newTimePtr(x.DueAt), WakeAt: newTimePtr(x.WakeAt), OfferedAt: newTimePtr(x.OfferedAt),
-		Tries: x.Tries, Resumes: x.Resumes, Reason: x.Reason, TraceParent: x.TraceParent,
+		Tries: x.Tries, Resumes: x.Resumes, Turn: x.Turn, Reason: x.Reason, ReasonBy: x.ReasonBy,
+		RerunOf: copyID(x.RerunOf), RerunAs: copyID(x.RerunAs), ErasedAt: newTimePtr(x.ErasedAt), TraceParent: x.TraceParent,
 		CreatedAt: NewTime(x.CreatedAt), UpdatedAt: NewTime(x.UpdatedAt), ProgressAt: NewTime(x.ProgressAt),
-		FinishedAt: newTimePtr(x.FinishedAt), Revision: x.Revision, State: string(x.State),
+		FinishedAt: newTimePtr(x.FinishedAt), Revision: x.Revision,
+		Checkpoint: text(x.Checkpoint), State: string(x.State), Initial: text(x.Initial),
 	}
 	var err error
 	if r.Ledger, err = encodeLedger(x.Ledger); err != nil {
@@ -100,20 +118,25 @@ func FromExecution(x *store.Execution) (*Execution, error) {
 		number, worker, started, lease := a.Number, a.Worker, NewTime(a.StartedAt), NewTime(a.LeaseUntil)
 		r.AttemptNumber, r.AttemptWorker, r.AttemptStartedAt, r.AttemptLeaseUntil = &number, &worker, &started, &lease
 		r.AttemptTimeoutAt = newTimePtr(a.TimeoutAt)
+		if r.AttemptProgress, err = EncodeProgress(a.Progress); err != nil {
+			return nil, err
+		}
 	}
 	if f := x.Failure; f != nil {
 		class, message, step := f.Class, f.Message, f.Step
 		r.FailureClass, r.FailureMessage, r.FailureStep = &class, &message, &step
 	}
+	if x.Cause != nil {
+		if r.Cause, err = encode("cause", x.Cause); err != nil {
+			return nil, err
+		}
+	}
 	if x.Request != nil {
 		q := *x.Request
 		q.At = store.Micros(q.At)
-		b, err := json.Marshal(&q)
-		if err != nil {
-			return nil, fmt.Errorf("rows: encode request: %w", err)
+		if r.Request, err = encode("request", &q); err != nil {
+			return nil, err
 		}
-		s := string(b)
-		r.Request = &s
 	}
 	return r, nil
 }
@@ -124,9 +147,10 @@ func (r *Execution) Store() (*store.Execution, error) {
 		ID: r.ID, Saga: r.Saga, Version: r.Version, Partition: r.Partition,
 		Resource: store.Resource{Type: r.ResourceType, ID: r.ResourceID}, Key: r.Key,
 		Status: r.Status, Direction: r.Direction, Step: r.Step, Epoch: r.Epoch,
-		State: json.RawMessage(r.State),
+		State: json.RawMessage(r.State), Initial: raw(r.Initial), Checkpoint: raw(r.Checkpoint),
 		DueAt: timePtr(r.DueAt), WakeAt: timePtr(r.WakeAt), OfferedAt: timePtr(r.OfferedAt),
-		Tries: r.Tries, Resumes: r.Resumes, Reason: r.Reason, TraceParent: r.TraceParent,
+		Tries: r.Tries, Resumes: r.Resumes, Turn: r.Turn, Reason: r.Reason, ReasonBy: r.ReasonBy,
+		RerunOf: copyID(r.RerunOf), RerunAs: copyID(r.RerunAs), ErasedAt: timePtr(r.ErasedAt), TraceParent: r.TraceParent,
 		CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time, ProgressAt: r.ProgressAt.Time,
 		FinishedAt: timePtr(r.FinishedAt), Revision: r.Revision,
 	}
@@ -142,16 +166,35 @@ func (r *Execution) Store() (*store.Execution, error) {
 			Number: *r.AttemptNumber, Worker: *r.AttemptWorker, StartedAt: r.AttemptStartedAt.Time,
 			LeaseUntil: r.AttemptLeaseUntil.Time, TimeoutAt: timePtr(r.AttemptTimeoutAt),
 		}
+		if x.Attempt.Progress, err = decode[store.Progress](r.AttemptProgress); err != nil {
+			return nil, fmt.Errorf("rows: execution %s: decode progress: %w", r.ID, err)
+		}
+		if p := x.Attempt.Progress; p != nil {
+			p.At = store.Micros(p.At)
+		}
 	}
 	x.Failure = failure(r.FailureClass, r.FailureMessage, r.FailureStep)
-	if r.Request != nil {
-		x.Request = new(store.Request)
-		if err := json.Unmarshal([]byte(*r.Request), x.Request); err != nil {
-			return nil, fmt.Errorf("rows: execution %s: decode request: %w", r.ID, err)
-		}
+	if x.Cause, err = decode[store.Failure](r.Cause); err != nil {
+		return nil, fmt.Errorf("rows: execution %s: decode cause: %w", r.ID, err)
+	}
+	if x.Request, err = decode[store.Request](r.Request); err != nil {
+		return nil, fmt.Errorf("rows: execution %s: decode request: %w", r.ID, err)
+	}
+	if x.Request != nil {
 		x.Request.At = store.Micros(x.Request.At)
 	}
 	return x, nil
+}
+
+// HasState reports whether the state of x and its initial one are byte for byte
+// those of r.
+func (r *Execution) HasState(x *store.Execution) bool {
+	return r.State == string(x.State) && (r.Initial != nil) == (x.Initial != nil) && deref(r.Initial) == string(x.Initial)
+}
+
+// GiveState gives x the state of r and its initial one.
+func (r *Execution) GiveState(x *store.Execution) {
+	x.State, x.Initial = json.RawMessage(r.State), raw(r.Initial)
 }
 
 // Dest returns pointers to the fields, in the order of [Columns], for Scan of
@@ -160,10 +203,11 @@ func (r *Execution) Dest() []any {
 	return []any{
 		&r.ID, &r.Saga, &r.Version, &r.Partition, &r.ResourceType, &r.ResourceID, &r.Key,
 		&r.Status, &r.Direction, &r.Step, &r.Epoch, &r.Ledger,
-		&r.AttemptNumber, &r.AttemptWorker, &r.AttemptStartedAt, &r.AttemptLeaseUntil, &r.AttemptTimeoutAt,
+		&r.AttemptNumber, &r.AttemptWorker, &r.AttemptStartedAt, &r.AttemptLeaseUntil, &r.AttemptTimeoutAt, &r.AttemptProgress,
 		&r.DueAt, &r.WakeAt, &r.OfferedAt, &r.Tries, &r.Resumes,
-		&r.FailureClass, &r.FailureMessage, &r.FailureStep, &r.Reason, &r.Request, &r.TraceParent,
-		&r.CreatedAt, &r.UpdatedAt, &r.ProgressAt, &r.FinishedAt, &r.Revision, &r.State,
+		&r.FailureClass, &r.FailureMessage, &r.FailureStep, &r.Cause, &r.Turn, &r.Reason, &r.ReasonBy, &r.Request,
+		&r.RerunOf, &r.RerunAs, &r.ErasedAt, &r.TraceParent,
+		&r.CreatedAt, &r.UpdatedAt, &r.ProgressAt, &r.FinishedAt, &r.Revision, &r.Checkpoint, &r.State, &r.Initial,
 	}
 }
 
@@ -174,8 +218,11 @@ func (r *Execution) Values(t TimeValue) []any {
 	values := make([]any, 0, len(Columns)+2)
 	values = append(values, r.ID.String())
 	values = r.appendMutable(values, t, true)
-	return append(values, r.State)
+	return append(values, r.StateValues()...)
 }
+
+// StateValues returns what to bind for [StateColumns]; see Values.
+func (r *Execution) StateValues() []any { return []any{r.State, nullString(r.Initial)} }
 
 // UpdateValues returns what to bind for [UpdateColumns]; see Values.
 func (r *Execution) UpdateValues(t TimeValue) []any {
@@ -187,15 +234,41 @@ func (r *Execution) appendMutable(values []any, t TimeValue, created bool) []any
 		r.Saga, int64(r.Version), r.Partition, r.ResourceType, r.ResourceID, r.Key,
 		string(r.Status), string(r.Direction), r.Step, int64(r.Epoch), r.Ledger,
 		nullInt(r.AttemptNumber), nullString(r.AttemptWorker),
-		t.ptr(r.AttemptStartedAt), t.ptr(r.AttemptLeaseUntil), t.ptr(r.AttemptTimeoutAt),
+		t.ptr(r.AttemptStartedAt), t.ptr(r.AttemptLeaseUntil), t.ptr(r.AttemptTimeoutAt), nullString(r.AttemptProgress),
 		t.ptr(r.DueAt), t.ptr(r.WakeAt), t.ptr(r.OfferedAt), int64(r.Tries), int64(r.Resumes),
 		nullString(r.FailureClass), nullString(r.FailureMessage), nullString(r.FailureStep),
-		r.Reason, nullString(r.Request), r.TraceParent,
+		nullString(r.Cause), string(r.Turn), r.Reason, r.ReasonBy, nullString(r.Request),
+		nullID(r.RerunOf), nullID(r.RerunAs), t.ptr(r.ErasedAt), r.TraceParent,
 	)
 	if created {
 		values = append(values, t.of(r.CreatedAt))
 	}
-	return append(values, t.of(r.UpdatedAt), t.of(r.ProgressAt), t.ptr(r.FinishedAt), r.Revision)
+	return append(values, t.of(r.UpdatedAt), t.of(r.ProgressAt), t.ptr(r.FinishedAt), r.Revision, nullString(r.Checkpoint))
+}
+
+// EncodeProgress returns what to bind for attempt_progress, nil for nil.
+func EncodeProgress(p *store.Progress) (*string, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return encode("progress", p.Clone())
+}
+
+func encode(what string, v any) (*string, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("rows: encode %s: %w", what, err)
+	}
+	s := string(b)
+	return &s, nil
+}
+
+func decode[T any](s *string) (*T, error) {
+	if s == nil {
+		return nil, nil
+	}
+	v := new(T)
+	return v, json.Unmarshal([]byte(*s), v)
 }
 
 // encodeLedger never writes null: an empty ledger is [] in the database, and
@@ -264,4 +337,35 @@ func nullInt(n *int) any {
 		return nil
 	}
 	return int64(*n)
+}
+
+func nullID(id *uuid.UUID) any {
+	if id == nil {
+		return nil
+	}
+	return id.String()
+}
+
+func copyID(id *uuid.UUID) *uuid.UUID {
+	if id == nil {
+		return nil
+	}
+	c := *id
+	return &c
+}
+
+// text and raw turn JSON that may be missing into a column and back.
+func text(b json.RawMessage) *string {
+	if b == nil {
+		return nil
+	}
+	s := string(b)
+	return &s
+}
+
+func raw(s *string) json.RawMessage {
+	if s == nil {
+		return nil
+	}
+	return json.RawMessage(*s)
 }

@@ -27,6 +27,7 @@ func odd(us int64) time.Time { return time.UnixMicro(us).Add(999).In(zone) }
 
 func full() *store.Execution {
 	ptr := func(us int64) *time.Time { t := odd(us); return &t }
+	of, as := uuid.New(), uuid.New()
 	return &store.Execution{
 		ID: uuid.MustParse("01940000-0000-7000-8000-00000000000a"), Saga: "order", Version: 3, Partition: "eu",
 		Resource: store.Resource{Type: "order", ID: "47'11?"}, Key: "k", Status: store.StatusCompensating,
@@ -36,9 +37,11 @@ func full() *store.Execution {
 			{Name: "pay", InDoubt: store.InDoubtHalt, Status: store.StepInDoubt, DoubtUntil: ptr(1_700_000_000_000_123), Round: 2, Stray: true},
 		},
 		State:   json.RawMessage("{ \"a\" : \"\\u0000 C:\\\\u0000\", \"n\":9007199254740993, \"a\":1.0 }\n"),
-		Attempt: &store.OpenAttempt{Number: 4, Worker: "w", StartedAt: odd(1), LeaseUntil: odd(2), TimeoutAt: ptr(3)},
+		Attempt: &store.OpenAttempt{Number: 4, Worker: "w", StartedAt: odd(1), LeaseUntil: odd(2), TimeoutAt: ptr(3), Progress: &store.Progress{Done: 1, Total: 1 << 60, Note: "<&>", At: odd(15)}},
 		DueAt:   ptr(-4), WakeAt: ptr(5), OfferedAt: ptr(6), Tries: 7, Resumes: 8,
-		Failure: &store.Failure{Message: "no", Step: "ship"}, Reason: "why",
+		Failure: &store.Failure{Message: "no", Step: "ship"}, Cause: &store.Failure{Class: "c", Message: "\u2028<no>", Step: "pay"},
+		Turn: store.TurnCancel, Reason: "why", ReasonBy: "bob", RerunOf: &of, RerunAs: &as, ErasedAt: ptr(16),
+		Initial: json.RawMessage("{ }"), Checkpoint: json.RawMessage(" 7 "),
 		Request:     &store.Request{Turn: store.TurnCancel, Halt: true, Actor: "ann", Reason: "<&>", At: odd(9)},
 		TraceParent: "00-1", CreatedAt: odd(10), UpdatedAt: odd(11), ProgressAt: odd(12), FinishedAt: ptr(13), Revision: 14,
 	}
@@ -81,6 +84,18 @@ func TestAttemptGoesRoundTheRow(t *testing.T) {
 	}
 }
 
+func TestAuditEntryGoesRoundTheRow(t *testing.T) {
+	for _, detail := range []json.RawMessage{nil, json.RawMessage("{ }")} {
+		e := store.AuditEntry{
+			Execution: uuid.New(), At: odd(1), Act: "retry", Actor: "ann", Reason: "r", Before: store.StatusHalted,
+			After: store.StatusRunning, Request: "q", Digest: "d", Detail: detail,
+		}
+		if got, want := FromAudit(&e).Store(), e.Clone(); !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+}
+
 func TestColumnsNameTheFieldsInOrder(t *testing.T) {
 	r, err := FromExecution(full())
 	if err != nil {
@@ -106,6 +121,9 @@ func TestColumnsNameTheFieldsInOrder(t *testing.T) {
 	check("executions", (*Execution)(nil), Columns, len(r.Dest()), len(r.Values(MicrosValue)))
 	check("attempts", (*Attempt)(nil), AttemptColumns, len(new(Attempt).Values(MicrosValue)))
 	check("audit", (*AuditEntry)(nil), AuditColumns, len(new(AuditEntry).Values(MicrosValue)))
+	if got, want := len(r.StateValues()), len(StateColumns); got != want {
+		t.Errorf("%d values for %d state columns", got, want)
+	}
 	if got, want := len(r.UpdateValues(MicrosValue)), len(UpdateColumns); got != want {
 		t.Errorf("%d values for %d update columns", got, want)
 	}
