@@ -98,6 +98,9 @@ var advanceCases = []testCase{
 				e.record(x.ID, closed(x.ID, "pay", 1))
 				x = e.get(x.ID)
 				full.ID, full.CreatedAt, full.Revision = x.ID, x.CreatedAt, x.Revision
+				for _, y := range []*store.Execution{full, created} { // ids are never the same twice
+					y.RerunOf, y.RerunAs = &uuid.UUID{1}, &uuid.UUID{2}
+				}
 				attempt.Execution, audit.Execution = x.ID, x.ID
 				late := closed(x.ID, "pay", 1)
 				late.Late, late.LateStatus = true, store.AttemptFailed

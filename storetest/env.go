@@ -279,8 +279,11 @@ func race(f func(i int) error) []error {
 func ability[T any](e *env, name string) T {
 	e.Helper()
 	a, ok := store.As[T](e.s)
+	if !ok && slices.Contains(e.opts.Require, name) {
+		e.Fatalf("the store is no store.%s, which Options.Require asks for", name)
+	}
 	if !ok {
-		e.Skipf("the store has no %s", name)
+		e.Skipf("NOT TESTED: the store is no store.%s", name)
 	}
 	return a
 }

@@ -7,8 +7,20 @@
 //
 // Every promise of the contract is a case of its own. When one fails, the
 // sentence it stands for is printed below the failure. The abilities a store
-// may have or not ([store.Advancer], [store.Cells], [store.Exclusiver]) are
-// found with [store.As]; the cases of those it lacks are skipped.
+// may have or not are found with [store.As]; the cases of those it lacks are
+// skipped, unless Options.Require names them. They are
+//
+//   - [store.Advancer]: without it the engine writes the end of a step with
+//     WithLock, which is slower;
+//   - [store.Cells]: without it nothing can be paused;
+//   - [store.Exclusiver]: without it saga.Config.Exclusive is refused;
+//   - [store.Deleter]: without it finished executions are never purged;
+//   - [store.Querier]: without it there are no lists and counts. It has a suite
+//     of its own, [RunQueries].
+//
+// Everything else is required of every store: also what a person's act writes
+// ([store.Change].Erase, the Request of an audit entry) and what is left alone
+// while it is paused ([store.DueQuery].NotPartitions and NotSagas).
 //
 // The cases say little about load; run them with -race, and measure with
 // [Benchmark].
@@ -36,6 +48,11 @@ type Options struct {
 	// Reopen opens the store behind s once more, as another process would,
 	// while s stays open. Nil: the cases that need it are skipped.
 	Reopen func(t *testing.T, s store.Store) store.Store
+
+	// Require names the abilities that the store must have, such as
+	// "Advancer" and "Querier": the cases of one of these that it lacks fail
+	// instead of being skipped. So a method that is lost in a change is missed.
+	Require []string
 }
 
 // Run proves that the stores made by newStore keep the contract of
@@ -48,12 +65,17 @@ type Options struct {
 // parallel, and the last of them end after Run has returned, before the
 // cleanups of t. Nothing else may use the stores meanwhile.
 func Run(t *testing.T, newStore func(t *testing.T) store.Store, opts *Options) {
+	runCases(t, cases(), newStore, opts)
+}
+
+func runCases(t *testing.T, list []testCase, newStore func(t *testing.T) store.Store, opts *Options) {
 	if opts == nil {
 		opts = &Options{}
 	}
 	newStore = oneAtATime(newStore)
 	shared := newStore(t)
-	for _, c := range cases() {
+	var people once
+	for _, c := range list {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			t.Cleanup(func() {
@@ -62,8 +84,9 @@ func Run(t *testing.T, newStore func(t *testing.T) store.Store, opts *Options) {
 				}
 			})
 			e := newEnv(t, shared, opts)
+			e.people = &people
 			if c.fresh {
-				e.s = newStore(t)
+				e.s, e.people = newStore(t), new(once)
 			}
 			e.newStore = func() store.Store { return newStore(t) }
 			if opts.Reopen != nil {
@@ -121,6 +144,7 @@ type env struct {
 	opts     *Options
 	newStore func() store.Store
 	reopen   func() store.Store // nil where that is not possible
+	people   *once              // the population of s
 
 	tag      string        // names nothing else in the store has
 	n        int           // of values handed out
@@ -130,7 +154,7 @@ type env struct {
 
 func newEnv(t tb, s store.Store, opts *Options) *env {
 	return &env{
-		tb: t, s: s, opts: opts,
+		tb: t, s: s, opts: opts, people: new(once),
 		tag:      "t" + uuid.NewString()[:8],
 		deadline: 50 * time.Millisecond,
 		patience: 20 * time.Second,
