@@ -38,10 +38,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/leveret-go/leveret/saga"
 )
@@ -95,7 +93,9 @@ var (
 	// ErrMisconfigured: the broker answered, and refused for a reason that
 	// only a person can mend: a wrong password, a virtual host that does not
 	// exist, a missing permission, a queue that exists with other arguments.
-	// It is tried again, twice a minute.
+	// It is tried again after a second, then ever more rarely, down to twice a
+	// minute: a broker that is starting refuses for a moment what it has not
+	// got ready yet.
 	ErrMisconfigured = errors.New("amqp: refused")
 )
 
@@ -221,31 +221,5 @@ func (w *watched[T]) set(v T) {
 	if w.changed != nil {
 		close(w.changed)
 		w.changed = nil
-	}
-}
-
-// A backoff says how long to wait before the next try: longer each time, with
-// jitter, and from the start again once something has lived for a while.
-type backoff struct {
-	first, most time.Duration
-	next        time.Duration
-}
-
-func (b *backoff) wait(lived time.Duration) time.Duration {
-	if lived > b.most || b.next == 0 {
-		b.next = b.first
-	}
-	d := b.next
-	b.next = min(2*b.next, b.most)
-	return d/2 + rand.N(d/2+1)
-}
-
-// sleep waits for d or for the end of ctx.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }

@@ -21,12 +21,12 @@ import (
 func TestOpenListsAllFaults(t *testing.T) {
 	_, err := amqp.Open(t.Context(), amqp.Config{
 		URLs: []string{"http://h/", "amqp://h1,h2/"}, Prefix: "A b", Topology: "maybe", Queues: "stream",
-		Window: -1, Heartbeat: 1500 * time.Millisecond, Timeout: -1, Name: strings.Repeat("n", 101),
+		Window: -1, Heartbeat: 1500 * time.Millisecond, Timeout: -1, Reconnect: -1, Name: strings.Repeat("n", 101),
 	})
 	if !errors.Is(err, saga.ErrInvalid) {
 		t.Fatalf("Open: %v, want one that wraps ErrInvalid", err)
 	}
-	for _, want := range []string{"URLs[0]", "URLs[1]", "Prefix", "Topology", "Queues", "Window", "Heartbeat", "Timeout", "Name"} {
+	for _, want := range []string{"URLs[0]", "URLs[1]", "Prefix", "Topology", "Queues", "Window", "Heartbeat", "Timeout", "Reconnect", "Name"} {
 		if !strings.Contains(err.Error(), "Config."+want) {
 			t.Errorf("the error does not name %s: %v", want, err)
 		}

@@ -93,7 +93,9 @@ func open(t *testing.T, cfg amqp.Config) *amqp.Broker {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	amqp.RetryMost(&cfg, time.Second)
+	if cfg.Reconnect == 0 {
+		cfg.Reconnect = time.Second
+	}
 	b, err := amqp.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

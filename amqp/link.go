@@ -12,7 +12,6 @@ import (
 )
 
 const (
-	retryFirst  = 100 * time.Millisecond
 	closeWithin = 2 * time.Second // for the farewell of a session
 	repeatAfter = time.Minute     // for the same trouble in the log
 )
@@ -38,7 +37,7 @@ func newLink(cfg *Config, answers *watched[struct{}], role string, use func(cont
 }
 
 func (l *link) run(ctx context.Context) {
-	retry := backoff{first: retryFirst, most: l.cfg.retryMost}
+	retry := newRetries(l.cfg)
 	woken := false // by another link, the last time
 	for ctx.Err() == nil {
 		_, answered := l.answers.get()
@@ -58,10 +57,7 @@ func (l *link) run(ctx context.Context) {
 		}
 		l.away(err)
 		l.trouble.warn("amqp: the broker is away", err)
-		wait := retry.wait(lived)
-		if errors.Is(err, ErrMisconfigured) {
-			wait = l.cfg.retryMost
-		}
+		wait := retry.wait(err, lived)
 		// When another link gets through, this one tries at once: a process that
 		// publishes, but does not consume yet, takes work from the store only to
 		// leave it in the queue. But not twice without a wait of its own: two that

@@ -49,3 +49,47 @@ func TestLinkTriesAtOnceWhenAnotherGetsThrough(t *testing.T) {
 		}
 	})
 }
+
+// While a broker is away the tries are never further apart than
+// Config.Reconnect, nor much closer; a refusal is asked about more rarely.
+func TestTriesWhileTheBrokerIsAway(t *testing.T) {
+	for name, row := range map[string]struct {
+		err         error
+		least, most time.Duration // of the waits in the end
+	}{
+		"away":    {errors.New("connection refused"), time.Second, 2 * time.Second},
+		"refused": {&refusal{err: errors.New("403")}, 15 * time.Second, 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var tries []time.Time
+				cfg := Config{
+					URLs: []string{"amqp://localhost/"}, Logger: slog.New(slog.DiscardHandler),
+					Auth: func(context.Context) (string, string, error) {
+						tries = append(tries, time.Now())
+						return "", "", row.err
+					},
+				}
+				cfg.fill()
+				ctx, stop := context.WithCancel(t.Context())
+				l := newLink(&cfg, &watched[struct{}]{}, "consume", nil, func(error) {})
+				over := make(chan struct{})
+				go func() {
+					defer close(over)
+					l.run(ctx)
+				}()
+				<-time.After(10 * time.Minute)
+				stop()
+				<-over
+				if first := tries[1].Sub(tries[0]); first > refusedFirst {
+					t.Errorf("the first wait is %v", first)
+				}
+				for i := 10; i < len(tries); i++ {
+					if wait := tries[i].Sub(tries[i-1]); wait < row.least || wait > row.most {
+						t.Errorf("wait %d is %v, want %v to %v", i, wait, row.least, row.most)
+					}
+				}
+			})
+		})
+	}
+}

@@ -2,7 +2,6 @@ package amqp
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -39,7 +38,7 @@ type partition struct {
 // run consumes until ctx is done and all that was begun has ended.
 func (p *partition) run(ctx context.Context) {
 	defer p.begun.Wait()
-	retry := backoff{first: retryFirst, most: p.c.b.cfg.retryMost}
+	retry := newRetries(&p.c.b.cfg)
 	for ctx.Err() == nil {
 		s, changed := p.c.session.get()
 		if s == nil {
@@ -56,13 +55,10 @@ func (p *partition) run(ctx context.Context) {
 			return
 		}
 		p.workStore(ctx)
-		wait := retry.wait(time.Since(began))
-		if errors.Is(err, ErrMisconfigured) {
-			wait = p.c.b.cfg.retryMost
-		}
+		wait := retry.wait(err, time.Since(began))
 		select {
 		case <-s.dead: // the connection's trouble, not the partition's
-			retry = backoff{first: retryFirst, most: p.c.b.cfg.retryMost}
+			retry.reset()
 		default:
 			p.trouble.warn("amqp: consuming was interrupted", err)
 			sleep(ctx, wait)
