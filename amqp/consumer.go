@@ -89,6 +89,10 @@ func (c *Consumer) Workers() int {
 	return n
 }
 
+// Partitions returns the number of workers of each partition that is consumed:
+// what the registry of workers shows.
+func (c *Consumer) Partitions() map[string]int { return maps.Clone(c.workers) }
+
 // Run consumes until ctx is done. Then it takes no more pointers, waits for
 // those that are being worked on, acknowledges them, and returns nil; what was
 // not begun goes back to its queue.

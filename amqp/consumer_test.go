@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -272,6 +273,9 @@ func TestRunOutsideTheEngine(t *testing.T) {
 	}
 	if c.Workers() != 5 {
 		t.Errorf("Workers is %d, want 5", c.Workers())
+	}
+	if got, want := c.Partitions(), map[string]int{"default": 2, "eu": 3}; !maps.Equal(got, want) {
+		t.Errorf("Partitions is %v, want %v", got, want)
 	}
 	done := make(chan error, 1)
 	go func() { done <- c.Run(t.Context()) }()

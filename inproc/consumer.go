@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"sync"
@@ -92,6 +93,10 @@ func (c *Consumer) Workers() int {
 	}
 	return n
 }
+
+// Partitions returns the number of workers of each partition that is consumed:
+// what the registry of workers shows.
+func (c *Consumer) Partitions() map[string]int { return maps.Clone(c.workers) }
 
 // Run consumes until ctx is done; then it takes no more pointers, waits for
 // what its workers have begun, and returns nil. What is still queued stays so.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -106,6 +107,9 @@ func TestEveryPartitionHasItsWorkers(t *testing.T) {
 		_, e, c := setUp(t, memory.New(), 0, map[string]int{"default": 3, "mail": 1}, d)
 		if got, want := c.Workers(), 4; got != want {
 			t.Errorf("Workers %d, want %d", got, want)
+		}
+		if got, want := c.Partitions(), map[string]int{"default": 3, "mail": 1}; !maps.Equal(got, want) {
+			t.Errorf("Partitions %v, want %v", got, want)
 		}
 		run(t, e, func(ctx context.Context) {
 			ids := append(start(t, e, "checkout", "default", 9), start(t, e, "checkout", "mail", 3)...)
