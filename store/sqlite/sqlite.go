@@ -127,6 +127,7 @@ var (
 	_ store.Store      = (*Store)(nil)
 	_ store.Advancer   = (*Store)(nil)
 	_ store.Cells      = (*Store)(nil)
+	_ store.Querier    = (*Store)(nil)
 	_ store.Exclusiver = (*Store)(nil)
 )
 

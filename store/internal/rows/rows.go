@@ -32,12 +32,13 @@ const (
 	Migrations = "migrations"
 )
 
-// HoldsKey and Unfinished are SQL conditions on the status column. They are
-// the predicates of partial indexes too, and a query uses such an index only
-// when it repeats the predicate word for word.
+// HoldsKey, Unfinished and Unsuccessful are SQL conditions on the status
+// column. They are the predicates of partial indexes too, and a query uses
+// such an index only when it repeats the predicate word for word.
 const (
-	HoldsKey   = "status IN ('running', 'waiting', 'halted', 'compensating', 'compensation_failed')"
-	Unfinished = "status IN ('running', 'waiting', 'halted', 'compensating')"
+	HoldsKey     = "status IN ('running', 'waiting', 'halted', 'compensating', 'compensation_failed')"
+	Unfinished   = "status IN ('running', 'waiting', 'halted', 'compensating')"
+	Unsuccessful = "status IN ('compensated', 'failed', 'compensation_failed', 'cancelled')"
 )
 
 // Tables says where the tables are: all of them in Schema, "" for none, with
