@@ -13,7 +13,7 @@ BENCH    ?= .
 export GOFLAGS += -buildvcs=false
 
 .DEFAULT_GOAL := help
-.PHONY: help test race lint explore fuzz bench demo
+.PHONY: help test race lint explore faults fuzz bench demo
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-9s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,15 @@ lint: ## Check format, vet and staticcheck; silent when all is well
 
 explore: ## Explore the state machine in full (up to an hour)
 	LEVERET_EXPLORE=full $(GO) test -run '^TestMachineExplored' -timeout 60m -v ./saga
+
+faults: ## Try every fault on real servers and processes, or FAULT=name; goes on where it was; FORCE=1 from the start
+	@sh internal/testenv/install.sh
+	@mkdir -p bin
+	@$(GO) build -race -o bin/testenv ./internal/testenv/cmd/testenv
+	@$(GO) test -race -vet=off -c -o bin/faults.test ./internal/faults
+	@LEVERET_REQUIRE_SERVICES=1 LEVERET_FAULTS="$${FAULT:-all}" LEVERET_FAULTS_FILE="$${FAULTS_FILE:-$(CURDIR)/bin/faults.json}" \
+		LEVERET_FAULTS_COMMIT="$$(git describe --always --dirty 2>/dev/null)" \
+		bin/testenv bin/faults.test -test.run '^TestFaults$$' -test.parallel 2 -test.timeout 0
 
 fuzz: ## Fuzz every fuzz test for FUZZTIME (30s)
 	@grep -rlE '^func Fuzz' --include='*_test.go' . | sort | while IFS= read -r file; do \
