@@ -16,18 +16,20 @@ var errGoexit = errors.New("the step ended its goroutine (runtime.Goexit)")
 // runBody runs the function of the open attempt's step once, without any lock,
 // and works out what it came to.
 func (e *Engine) runBody(ctx context.Context, x *store.Execution, s *session) result {
-	step, ok := e.planFor(x).step(x.Step)
+	p := e.planFor(x)
+	step, ok := p.step(x.Step)
 	if !ok {
 		// It was known a moment ago, under the lock.
 		return result{kind: interrupted, doubt: true, reason: "saga or step is not known"}
 	}
 	ctx = e.sessions.begin(ctx, s, e.clock.now())
 	call := newCall(x, e.clock.now, e.log)
+	call.judged, call.ctx = step, ctx
 	var ret returned
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		callBody(ctx, e.through(step.body(x.Direction)), call, x.State, &ret)
+		callBody(ctx, e.through(p, step.body(x.Direction)), call, x.State, &ret)
 	}()
 	<-done
 	e.sessions.end(s)
@@ -82,4 +84,5 @@ type session struct {
 	endedAt   time.Time // when its ctx ended; zero: not yet
 	given     bool      // no longer renewed: the body ignores the end of its ctx
 	stuck     bool      // reported
+	lost      bool      // counted
 }

@@ -47,10 +47,14 @@ type Call struct {
 	// Failure is, in a compensation, what the saga failed with; nil when an
 	// operator asked for it.
 	Failure *Failure
+	// TraceParent is the W3C trace context of the execution's start, or "".
+	TraceParent string
 
 	round  int // of the undo's key
 	now    func() time.Time
 	logger *slog.Logger
+	judged *planStep       // nil: the call was not made by an engine
+	ctx    context.Context // of the attempt, outside of all middleware
 }
 
 // Key returns the idempotency key of this step in this direction, the same for
@@ -120,7 +124,7 @@ func newCall(x *store.Execution, now func() time.Time, logger *slog.Logger) *Cal
 		Partition: x.Partition, Resource: x.Resource, Epoch: x.Epoch, Attempt: x.Attempt.Number,
 		ReachedAt: x.ProgressAt, StartedAt: x.Attempt.StartedAt,
 		InDoubt: e.Status == store.StepInDoubt || x.Direction == store.DirectionExecute && e.Status == store.StepDone,
-		Failure: x.Failure,
-		round:   max(e.Round, 1), now: now, logger: logger,
+		Failure: x.Failure, TraceParent: x.TraceParent,
+		round: max(e.Round, 1), now: now, logger: logger,
 	}
 }

@@ -82,16 +82,32 @@ type Config struct {
 	Exclusive bool
 
 	// Middleware stands around every call of a step's function, the first one
-	// outermost.
+	// outermost, and outside of that of [Definition.Middleware].
 	Middleware []Middleware
 
 	// Logger gets step progress at debug, failed attempts at warn, failed
-	// sagas at error. Defaults to slog.Default(). A panic in it is swallowed.
+	// sagas at error. Defaults to slog.Default(). A panic in it is swallowed. It
+	// is called where things happen, and waited for: one that blocks holds the
+	// engine.
 	Logger *slog.Logger
 
-	// Observe, if not nil, is called for each event, after commit, in the
-	// goroutine that caused it: it should be quick. Panics are swallowed.
+	// Observe, if not nil, is called for each event, after commit: one at a
+	// time, in the order in which they were emitted, in a goroutine that is not
+	// the emitter's. ctx has the values of the call that caused the event, and
+	// does not end. Panics are swallowed.
+	//
+	// The emitter waits until Observe has returned, but 100 milliseconds at
+	// most. Then the observer is slow: until it has caught up nobody waits for
+	// it, at most 1024 events are kept for it, and more are dropped and counted
+	// ([Stats]). Nor is it waited for events that it causes itself by a call of
+	// the engine with its ctx.
 	Observe func(ctx context.Context, e Event)
+
+	// TraceParent, if not nil, returns the W3C trace context of a Start whose
+	// StartOptions name none, from the ctx of that call, or "": so that the
+	// steps join the caller's trace. A panic in it counts as "", and so does
+	// what is not fit to be stored.
+	TraceParent func(ctx context.Context) string
 
 	// Now is the engine's clock, for tests; waits between tries then do not
 	// vary. Nil: the store's, learned from Store.Now at the start and every
@@ -170,10 +186,8 @@ func (cfg *Config) check() error {
 	default:
 		bad("OnStalled %q is neither compensate nor halt", cfg.OnStalled)
 	}
-	for i, m := range cfg.Middleware {
-		if m == nil {
-			bad("Middleware[%d] is nil", i)
-		}
+	for _, f := range middlewareFaults(cfg.Middleware) {
+		bad("%s", f)
 	}
 	if cfg.Exclusive && cfg.Store != nil {
 		if _, ok := store.As[store.Exclusiver](cfg.Store); !ok {

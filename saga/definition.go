@@ -49,6 +49,10 @@ type Definition[S any] struct {
 	// the cursor of an old execution reaches is recorded as skipped; one that
 	// has been done is still undone by its Compensate. Execute is not needed.
 	Removed []Step[S]
+
+	// Middleware stands around every call of the functions of this saga's
+	// steps, inside that of [Config.Middleware], the first one outermost.
+	Middleware []Middleware
 }
 
 // A Step is one piece of work in a saga and its undo.

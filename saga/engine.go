@@ -44,6 +44,9 @@ type Engine struct {
 	claims   claims
 	alarms   alarms
 	waiters  waiters
+	stats    stats
+
+	deliveries deliveries
 }
 
 // New checks cfg, with all faults in one error that wraps [ErrInvalid], and
@@ -73,6 +76,7 @@ func New(cfg Config) (*Engine, error) {
 			return nil, err
 		}
 	}
+	e.deliveries.observe, e.deliveries.warn = cfg.Observe, e.warn
 	if r, ok := cfg.Publisher.(Reporter); ok {
 		r.Report(e.reported)
 	}

@@ -12,7 +12,8 @@ import (
 type EventKind string
 
 // The events, emitted after the transaction that made them true. One that was
-// emitted did happen; a process that dies in between emits nothing.
+// emitted did happen; a process that dies in between emits nothing. See
+// [Config.Observe] for how they reach an observer.
 const (
 	EventStarted             EventKind = "saga.started"
 	EventStepStarted         EventKind = "saga.step.started"

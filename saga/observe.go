@@ -49,9 +49,7 @@ func (e *Engine) emit(ctx context.Context, ev Event) {
 		}
 		e.log.LogAttrs(ctx, level, string(ev.Kind), attrs...)
 	}()
-	if e.cfg.Observe != nil {
-		e.cfg.Observe(ctx, ev)
-	}
+	e.deliveries.deliver(ctx, ev)
 }
 
 // warn logs what has no event: trouble of the engine itself.

@@ -3,6 +3,7 @@ package saga
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/leveret-go/leveret/store"
@@ -11,12 +12,13 @@ import (
 // A plan is a definition without its type: what the machine decides by, and
 // closures over JSON to run the steps. It does not change after it was built.
 type plan struct {
-	saga      string
-	version   int
-	partition string
-	steps     []*planStep
-	removed   []*planStep
-	byName    map[string]*planStep // by Name and Was, of steps and removed
+	saga       string
+	version    int
+	partition  string
+	steps      []*planStep
+	removed    []*planStep
+	middleware []Middleware
+	byName     map[string]*planStep // by Name and Was, of steps and removed
 }
 
 type planStep struct {
@@ -95,7 +97,7 @@ func (p *RetryPolicy) exhausted(tries int, reached, now time.Time) bool {
 func erase[S any](d Definition[S]) (*plan, *stateCodec[S]) {
 	codec := &stateCodec[S]{}
 	p := &plan{
-		saga: string(d.Name), version: d.Version, partition: d.Partition,
+		saga: string(d.Name), version: d.Version, partition: d.Partition, middleware: slices.Clone(d.Middleware),
 		byName: map[string]*planStep{},
 	}
 	setDefault(&p.version, 1)

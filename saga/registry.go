@@ -109,6 +109,9 @@ func checkDefinition[S any](d Definition[S]) error {
 	if len(d.Steps) > 1000 {
 		bad("has %d steps, at most 1000", len(d.Steps))
 	}
+	for _, f := range middlewareFaults(d.Middleware) {
+		bad("%s", f)
+	}
 	seen := map[string]bool{}
 	check := func(what string, s Step[S], removed bool) {
 		for _, n := range append([]string{s.Name}, s.Was...) {

@@ -19,6 +19,8 @@ type sessions struct {
 	open  map[store.Lease]*session
 	cut   chan struct{} // closed when Run gives up on what still runs
 	ended error         // not nil: the cause with which all bodies are ended
+
+	begun, lost int64 // of all time
 }
 
 func (ss *sessions) start() {
@@ -68,6 +70,7 @@ func (ss *sessions) begin(ctx context.Context, s *session, now time.Time) contex
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	s.cancel, s.timer, s.running = cancel, stop, true
+	ss.begun++
 	switch {
 	case s.given:
 		ss.cancelLocked(s, ErrAttemptLost) // lost before it began
@@ -94,10 +97,26 @@ func (ss *sessions) interrupt(cause error) {
 }
 
 func (ss *sessions) cancelLocked(s *session, cause error) {
+	if s.running && cause == ErrAttemptLost && !s.lost {
+		s.lost = true
+		ss.lost++
+	}
 	if s.running && s.endedAt.IsZero() && s.cancel != nil {
 		s.cancel(cause)
 		s.endedAt = time.Now()
 	}
+}
+
+// counts returns how many bodies run, were begun, and were lost.
+func (ss *sessions) counts() (running int, begun, lost int64) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for _, s := range ss.open {
+		if s.running {
+			running++
+		}
+	}
+	return running, ss.begun, ss.lost
 }
 
 // names lists what still runs.

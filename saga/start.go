@@ -22,7 +22,7 @@ type StartOptions struct {
 	Partition string
 
 	// TraceParent is the W3C trace context to hand on to the steps, at most
-	// 1000 bytes.
+	// 1000 bytes. Defaults to what [Config.TraceParent] returns.
 	TraceParent string
 }
 
@@ -64,6 +64,9 @@ func (s *Saga[S]) Start(ctx context.Context, r Resource, state S, opts *StartOpt
 			return nil, err
 		}
 	}
+	if o.TraceParent == "" {
+		o.TraceParent = e.traceParent(ctx)
+	}
 	x := &store.Execution{
 		ID: o.ID, Saga: string(s.name), Version: s.version, Partition: o.Partition, Resource: r,
 		Status: store.StatusRunning, Direction: store.DirectionExecute, State: b, TraceParent: o.TraceParent,
@@ -81,6 +84,22 @@ func (s *Saga[S]) Start(ctx context.Context, r Resource, state S, opts *StartOpt
 	}
 	e.committed(ctx, m, x)
 	return &Started{Execution: x}, nil
+}
+
+// traceParent asks Config.TraceParent, which can do no harm to a start.
+func (e *Engine) traceParent(ctx context.Context) (trace string) {
+	if e.cfg.TraceParent == nil {
+		return ""
+	}
+	defer func() {
+		if recover() != nil {
+			trace = ""
+		}
+	}()
+	if t := e.cfg.TraceParent(ctx); len(t) <= store.MaxText && cleanText(t) {
+		trace = t
+	}
+	return trace
 }
 
 // create inserts x. When the outcome of the first try is not known it tries once

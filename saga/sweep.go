@@ -92,12 +92,19 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // sweep claims due executions until there are no more.
-func (s *sweeper) sweep(ctx context.Context) error {
+func (s *sweeper) sweep(ctx context.Context) (err error) {
+	start, claimed, late := s.e.clock.now(), 0, time.Duration(0)
+	defer func() {
+		if ctx.Err() == nil {
+			s.e.stats.swept(start, s.e.clock.now(), claimed, late, err)
+		}
+	}()
 	for ctx.Err() == nil {
 		xs, now, err := s.e.claim(ctx, "", sweepBatch)
 		if err != nil {
 			return err
 		}
+		claimed, late = claimed+len(xs), max(late, lag(xs, now))
 		s.offer(context.WithoutCancel(ctx), xs, now) // what is claimed is offered
 		if len(xs) < sweepBatch {
 			return nil
@@ -221,7 +228,10 @@ func (e *Engine) WorkStore(ctx context.Context, partition string, slots *Slots) 
 			for n < sweepBatch && slots.TryAcquire() {
 				n++
 			}
-			xs, _, err := e.claim(ctx, partition, n)
+			xs, now, err := e.claim(ctx, partition, n)
+			if ctx.Err() == nil {
+				e.stats.swept(now, e.clock.now(), len(xs), lag(xs, now), err)
+			}
 			for range n - len(xs) {
 				slots.Release()
 			}
