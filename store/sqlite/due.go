@@ -20,7 +20,18 @@ func (s *Store) ClaimDue(ctx context.Context, q store.DueQuery) ([]*store.Execut
 	now := store.Micros(q.Now)
 	until := store.Micros(q.Now.Add(q.Hold))
 	anyDue, due, args := s.anyDue, s.due, []any{now.UnixMicro()}
-	if q.Partition != "" {
+	switch {
+	case len(q.NotPartitions)+len(q.NotSagas) > 0:
+		not := make([]any, 2)
+		for i, names := range [][]string{q.NotPartitions, q.NotSagas} {
+			list, err := json.Marshal(append([]string{}, names...)) // never null, which would exclude all
+			if err != nil {
+				return nil, s.fail(ctx, operation, err)
+			}
+			not[i] = string(list)
+		}
+		anyDue, due, args = s.anyDueExcept, s.dueExcept, append(append(args, q.Partition), not...)
+	case q.Partition != "":
 		anyDue, due, args = s.anyDueIn, s.dueIn, append(args, q.Partition)
 	}
 	// Idle engines ask all the time: let them not take the write lock for it.
@@ -84,6 +95,9 @@ func (t *txn) list(stmt *sql.Stmt, args ...any) ([]*store.Execution, error) {
 // Renew prolongs leases; see [store.Store]. It waits for the write lock and
 // never answers [store.LeaseLocked].
 func (s *Store) Renew(ctx context.Context, leases []store.Lease, r store.Renewal) ([]store.LeaseState, error) {
+	if err := r.Validate(len(leases)); err != nil {
+		return nil, err
+	}
 	if len(leases) == 0 {
 		return nil, ctx.Err()
 	}
@@ -91,9 +105,17 @@ func (s *Store) Renew(ctx context.Context, leases []store.Lease, r store.Renewal
 	until, due, now := rows.NewTime(r.Until).UnixMicro(), rows.NewTime(r.DueAt).UnixMicro(), rows.NewTime(r.Now).UnixMicro()
 	err := s.write(ctx, "renew leases", func(t *txn) error {
 		for i, l := range leases {
+			var progress any
+			if r.Progress != nil && r.Progress[i] != nil {
+				text, err := rows.EncodeProgress(r.Progress[i])
+				if err != nil {
+					return t.fail(err)
+				}
+				progress = *text
+			}
 			var request *string
 			err := t.row(s.statements.renew, until, due, now,
-				l.Execution.String(), l.Step, string(l.Direction), l.Epoch, l.Number, l.Worker).Scan(&request)
+				l.Execution.String(), l.Step, string(l.Direction), l.Epoch, l.Number, l.Worker, progress).Scan(&request)
 			switch {
 			case errors.Is(err, sql.ErrNoRows):
 				states[i] = store.LeaseLost

@@ -12,8 +12,8 @@
 // # What it promises
 //
 // Several processes on one machine may use one file at once. [Store] has all
-// of [store.Store], and [store.Advancer], [store.Cells] and
-// [store.Exclusiver].
+// of [store.Store], and [store.Advancer], [store.Cells], [store.Querier],
+// [store.Deleter] and [store.Exclusiver].
 //
 // By default a write that has returned survives a crash of the process, of the
 // system and a loss of power, as far as the disk keeps its own promises: it is
@@ -128,6 +128,7 @@ var (
 	_ store.Advancer   = (*Store)(nil)
 	_ store.Cells      = (*Store)(nil)
 	_ store.Querier    = (*Store)(nil)
+	_ store.Deleter    = (*Store)(nil)
 	_ store.Exclusiver = (*Store)(nil)
 )
 

@@ -27,18 +27,23 @@ type statements struct {
 	updateState update // the state too
 	attempt     *sql.Stmt
 	audit       *sql.Stmt
+	wake        *sql.Stmt
+	due         *sql.Stmt
+	dueIn       *sql.Stmt
+	dueExcept   *sql.Stmt
+	claim       *sql.Stmt
+	renew       *sql.Stmt
 
-	eraseAttempts *sql.Stmt
-	eraseAudit    *sql.Stmt
+	anyDue       *sql.Stmt // on a reader
+	anyDueIn     *sql.Stmt // on a reader
+	anyDueExcept *sql.Stmt // on a reader
 
-	wake  *sql.Stmt
-	due   *sql.Stmt
-	dueIn *sql.Stmt
-	claim *sql.Stmt
-	renew *sql.Stmt
-
-	anyDue   *sql.Stmt // on a reader
-	anyDueIn *sql.Stmt // on a reader
+	// For operators, but prepared as well: they run in a transaction.
+	eraseAttempts  *sql.Stmt
+	eraseAudit     *sql.Stmt
+	deleteFinished *sql.Stmt
+	deleteAttempts *sql.Stmt
+	deleteAudit    *sql.Stmt
 }
 
 // An update writes a row if its revision has not changed. The arguments of both
@@ -54,8 +59,11 @@ var indexed = []string{"saga", "partition", "resource_type", "resource_id", "key
 
 // Where clauses that need an index; a test asks SQLite whether they get it.
 const (
-	whereDue    = `due_at IS NOT NULL AND due_at <= ?1`
-	whereDueIn  = whereDue + ` AND "partition" = ?2`
+	whereDue   = `due_at IS NOT NULL AND due_at <= ?1`
+	whereDueIn = whereDue + ` AND "partition" = ?2`
+	// The names that are left out are in two JSON arrays.
+	whereDueExcept = whereDue + ` AND (?2 = '' OR "partition" = ?2)
+	AND "partition" NOT IN (SELECT value FROM json_each(?3)) AND saga NOT IN (SELECT value FROM json_each(?4))`
 	whereHolder = `saga = ?1 AND "key" = ?2 AND "key" <> '' AND ` + rows.HoldsKey
 )
 
@@ -70,6 +78,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		{&s.get, s.readers, `SELECT ` + all + ` FROM ` + x + ` WHERE id = ?1`},
 		{&s.anyDue, s.readers, `SELECT EXISTS (SELECT 1 FROM ` + x + ` WHERE ` + whereDue + `)`},
 		{&s.anyDueIn, s.readers, `SELECT EXISTS (SELECT 1 FROM ` + x + ` WHERE ` + whereDueIn + `)`},
+		{&s.anyDueExcept, s.readers, `SELECT EXISTS (SELECT 1 FROM ` + x + ` WHERE ` + whereDueExcept + `)`},
 		{&s.load, s.writer, `SELECT ` + all + ` FROM ` + x + ` WHERE id = ?1`},
 		{&s.exists, s.writer, `SELECT EXISTS (SELECT 1 FROM ` + x + ` WHERE id = ?1)`},
 		{&s.holder, s.writer, `SELECT id FROM ` + x + ` WHERE ` + whereHolder},
@@ -93,11 +102,16 @@ SET failure_message = CASE WHEN failure_message IS NOT NULL THEN '' END, stack =
 WHERE id = ?1 AND status IN ('running', 'waiting', 'compensating')`},
 		{&s.due, s.writer, `SELECT ` + all + ` FROM ` + x + ` WHERE ` + whereDue + ` ORDER BY due_at, id LIMIT ?2`},
 		{&s.dueIn, s.writer, `SELECT ` + all + ` FROM ` + x + ` WHERE ` + whereDueIn + ` ORDER BY due_at, id LIMIT ?3`},
+		{&s.dueExcept, s.writer, `SELECT ` + all + ` FROM ` + x + ` WHERE ` + whereDueExcept + ` ORDER BY due_at, id LIMIT ?5`},
 		{&s.claim, s.writer, `UPDATE ` + x + ` SET due_at = ?2, offered_at = ?3 WHERE id = ?1`},
 		{&s.renew, s.writer, `UPDATE ` + x + ` SET attempt_lease_until = ?1, due_at = ?2,
-	offered_at = CASE WHEN attempt_lease_until <= ?3 THEN NULL ELSE offered_at END
+	offered_at = CASE WHEN attempt_lease_until <= ?3 THEN NULL ELSE offered_at END,
+	attempt_progress = COALESCE(?10, attempt_progress)
 WHERE id = ?4 AND step = ?5 AND direction = ?6 AND epoch = ?7 AND attempt_number = ?8 AND attempt_worker = ?9
 RETURNING request`},
+		{&s.deleteFinished, s.writer, `DELETE FROM ` + x + ` WHERE id = ?1 AND revision = ?2 AND NOT (` + rows.Unfinished + `)`},
+		{&s.deleteAttempts, s.writer, `DELETE FROM ` + s.tables.Name(rows.Attempts) + ` WHERE execution = ?1`},
+		{&s.deleteAudit, s.writer, `DELETE FROM ` + s.tables.Name(rows.Audit) + ` WHERE execution = ?1`},
 	} {
 		var err error
 		if *p.to, err = p.on.PrepareContext(ctx, p.text); err != nil {
