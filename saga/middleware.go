@@ -75,7 +75,9 @@ type inside struct {
 func (in *inside) next(ctx context.Context) error {
 	in.mu.Lock()
 	refused := in.called || in.closed
-	in.called = in.called || !refused
+	if !refused {
+		in.called = true
+	}
 	in.mu.Unlock()
 	if refused {
 		return Unknown(errNextAgain)
