@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"slices"
 
 	"github.com/leveret-go/leveret/store"
 )
@@ -23,7 +24,8 @@ func (s *Store) ClaimDue(ctx context.Context, q store.DueQuery) ([]*store.Execut
 		if p.at > now.UnixMicro() || len(rows) == q.Limit {
 			break
 		}
-		if !r.lock.locked() {
+		paused := slices.Contains(q.NotPartitions, r.x.Partition) || slices.Contains(q.NotSagas, r.x.Saga)
+		if !paused && !r.lock.locked() {
 			rows = append(rows, r)
 		}
 	}
@@ -50,16 +52,23 @@ func (s *Store) Renew(ctx context.Context, leases []store.Lease, r store.Renewal
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if err := r.Validate(len(leases)); err != nil {
+		return nil, err
+	}
 	states := make([]store.LeaseState, len(leases))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, l := range leases {
-		states[i] = s.renew(l, r)
+		var p *store.Progress
+		if r.Progress != nil {
+			p = r.Progress[i]
+		}
+		states[i] = s.renew(l, r, p)
 	}
 	return states, nil
 }
 
-func (s *Store) renew(l store.Lease, n store.Renewal) store.LeaseState {
+func (s *Store) renew(l store.Lease, n store.Renewal, p *store.Progress) store.LeaseState {
 	r := s.rows[l.Execution]
 	if r == nil {
 		return store.LeaseLost
@@ -77,6 +86,9 @@ func (s *Store) renew(l store.Lease, n store.Renewal) store.LeaseState {
 		x.OfferedAt = nil
 	}
 	a.LeaseUntil = store.Micros(n.Until)
+	if p != nil {
+		a.Progress = p.Clone()
+	}
 	s.replace(r, &x)
 	if x.Request != nil && x.Request.Turn != store.TurnNone {
 		return store.LeaseInterrupted

@@ -37,10 +37,15 @@ func (s *Store) Audit(ctx context.Context, id uuid.UUID) ([]store.AuditEntry, er
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if r := s.rows[id]; r != nil {
-		return slices.Clone(r.audit), nil
+	r := s.rows[id]
+	if r == nil {
+		return nil, nil
 	}
-	return nil, nil
+	list := make([]store.AuditEntry, len(r.audit))
+	for i := range r.audit {
+		list[i] = r.audit[i].Clone()
+	}
+	return list, nil
 }
 
 // Stalled returns executions without progress; see [store.Store].

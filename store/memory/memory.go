@@ -6,8 +6,8 @@
 //	engine, err := saga.New(saga.Config{Store: memory.New()})
 //
 // Locks are per execution: a lock on one never blocks another. A store is
-// empty when it is made and gone when the last reference to it is. It never
-// forgets an execution.
+// empty when it is made and gone when the last reference to it is. It forgets
+// an execution only when it is deleted.
 //
 // Under testing/synctest the store follows the fake clock, and waiting for a
 // lock blocks durably. Take a store of its own into each bubble.
@@ -26,7 +26,7 @@ import (
 )
 
 // A Store is a [store.Store] in memory, with the abilities [store.Advancer],
-// [store.Cells] and [store.Exclusiver]. Make one with [New].
+// [store.Cells], [store.Querier], [store.Deleter] and [store.Exclusiver]. Make one with [New].
 //
 // Two calls of WithLock or Advance that wake each other's executions
 // (store.Change.Wake) would wait for each other for ever: the one that closes
@@ -57,7 +57,8 @@ type row struct {
 	id   uuid.UUID
 	lock lock
 
-	// Guarded by Store.mu. What x points to is never changed, only replaced.
+	// Guarded by Store.mu. What x points to is never changed, only replaced;
+	// nil: deleted.
 	x        *store.Execution
 	attempts []store.Attempt
 	known    map[attemptKey]int // index in attempts
@@ -138,12 +139,22 @@ func (s *Store) WithLock(ctx context.Context, id uuid.UUID, fn func(*store.Execu
 		return nil, err
 	}
 	old := s.current(r)
+	if old == nil { // deleted while its lock was waited for
+		return nil, store.ErrNotFound
+	}
 	x := old.Clone()
 	c, err := fn(x)
 	if errors.Is(err, store.ErrUnchanged) {
 		return old.Clone(), nil
 	}
 	if err != nil {
+		return nil, err
+	}
+	checked := x
+	if c.SameState {
+		checked = stateless(x)
+	}
+	if err := store.ValidateUpdate(old, checked, &c); err != nil {
 		return nil, err
 	}
 	x, err = t.write(ctx, r, x, c)
@@ -159,6 +170,16 @@ func (s *Store) Advance(ctx context.Context, x *store.Execution, c store.Change)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	checked := x
+	if c.SameState {
+		checked = stateless(x)
+	}
+	if err := checked.Validate(); err != nil {
+		return err
+	}
+	if err := c.Validate(x.ID); err != nil {
+		return err
+	}
 	r := s.row(x.ID)
 	if r == nil {
 		return store.ErrConflict
@@ -168,7 +189,7 @@ func (s *Store) Advance(ctx context.Context, x *store.Execution, c store.Change)
 	if err := t.lock(ctx, r); err != nil {
 		return err
 	}
-	if s.current(r).Revision != x.Revision {
+	if old := s.current(r); old == nil || old.Revision != x.Revision {
 		return store.ErrConflict
 	}
 	y, err := t.write(ctx, r, x, c)
@@ -264,13 +285,7 @@ func (s *Store) replace(r *row, y *store.Execution) {
 
 	if x.Resource != y.Resource || x.ID == uuid.Nil {
 		if x.ID != uuid.Nil {
-			rows := s.resources[x.Resource]
-			i, _ := slices.BinarySearchFunc(rows, r, byID)
-			if rows = slices.Delete(rows, i, i+1); len(rows) > 0 {
-				s.resources[x.Resource] = rows
-			} else {
-				delete(s.resources, x.Resource)
-			}
+			s.leaveResource(r, x.Resource)
 		}
 		rows := s.resources[y.Resource]
 		i, _ := slices.BinarySearchFunc(rows, r, byID)
@@ -279,8 +294,7 @@ func (s *Store) replace(r *row, y *store.Execution) {
 
 	if x.DueAt == nil || y.DueAt == nil || !x.DueAt.Equal(*y.DueAt) || x.Partition != y.Partition {
 		if x.DueAt != nil {
-			s.due[""].remove(placeOf(*x.DueAt, r.id))
-			s.due[x.Partition].remove(placeOf(*x.DueAt, r.id))
+			s.leaveDue(x)
 		}
 		if y.DueAt != nil {
 			for _, p := range []string{"", y.Partition} {
@@ -301,4 +315,33 @@ func (s *Store) replace(r *row, y *store.Execution) {
 			s.progress.insert(placeOf(y.ProgressAt, r.id), r)
 		}
 	}
+}
+
+// remove takes the row of a finished execution away; s.mu is held.
+func (s *Store) remove(r *row) {
+	x := r.x
+	r.x = nil
+	delete(s.rows, r.id)
+	if k := (startKey{x.Saga, x.Key}); s.keys[k] == r.id {
+		delete(s.keys, k)
+	}
+	s.leaveResource(r, x.Resource)
+	if x.DueAt != nil {
+		s.leaveDue(x)
+	}
+}
+
+func (s *Store) leaveResource(r *row, res store.Resource) {
+	rows := s.resources[res]
+	i, _ := slices.BinarySearchFunc(rows, r, byID)
+	if rows = slices.Delete(rows, i, i+1); len(rows) > 0 {
+		s.resources[res] = rows
+	} else {
+		delete(s.resources, res)
+	}
+}
+
+func (s *Store) leaveDue(x *store.Execution) {
+	s.due[""].remove(placeOf(*x.DueAt, x.ID))
+	s.due[x.Partition].remove(placeOf(*x.DueAt, x.ID))
 }

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -105,20 +106,16 @@ func (t *transaction) end() {
 }
 
 // write publishes x, as the execution of r, together with c at one moment, and
-// returns it as stored. The lock of r is held.
+// returns it as stored. Both have been validated. The lock of r is held.
 func (t *transaction) write(ctx context.Context, r *row, x *store.Execution, c store.Change) (*store.Execution, error) {
 	s := t.store
 	old := s.current(r)
-	if c.SameState {
-		z := *x
-		z.State = old.State
-		x = &z
-	}
-	if err := store.ValidateUpdate(old, x, &c); err != nil {
-		return nil, err
-	}
 	y := x.Clone()
+	y.CreatedAt = old.CreatedAt
 	y.Revision++
+	if c.SameState {
+		y.State, y.Initial = old.State, old.Initial
+	}
 	created := make([]*store.Execution, len(c.Create))
 	for i, x := range c.Create {
 		created[i] = x.Clone()
@@ -136,22 +133,35 @@ func (t *transaction) write(ctx context.Context, r *row, x *store.Execution, c s
 	if err := s.check(old, y, created); err != nil {
 		return nil, err
 	}
+	if r.used(c.Audit) {
+		return nil, store.ErrRequestUsed
+	}
 	s.replace(r, y)
+	if c.Erase {
+		r.erase()
+	}
 	for i := range c.Attempts {
 		r.record(&c.Attempts[i])
 	}
-	for _, e := range c.Audit {
-		e.At = store.Micros(e.At)
-		r.audit = append(r.audit, e)
+	for i := range c.Audit {
+		r.audit = append(r.audit, c.Audit[i].Clone())
 	}
 	for _, w := range c.Wake {
-		s.wake(w)
+		t.wake(w)
 	}
 	for i, x := range created {
 		s.insert(x)
 		c.Create[i].Revision = 1
 	}
 	return y, nil
+}
+
+// stateless returns x with a state that is valid for sure, in the place of one
+// that is not written and so not looked at.
+func stateless(x *store.Execution) *store.Execution {
+	y := *x
+	y.State, y.Initial = json.RawMessage("{}"), nil
+	return &y
 }
 
 // lockWoken locks the rows to wake, in the order of their ids.
@@ -176,11 +186,12 @@ func (t *transaction) lockWoken(ctx context.Context, wake []store.Wake) error {
 	return nil
 }
 
-// wake makes an execution due, if it is one to look at; s.mu and its lock are
-// held.
-func (s *Store) wake(w store.Wake) {
+// wake makes an execution due, if it is one to look at, and not another with
+// the id of one that was deleted since; s.mu is held.
+func (t *transaction) wake(w store.Wake) {
+	s := t.store
 	r := s.rows[w.ID]
-	if r == nil || r.x.Status.Finished() || r.x.Status == store.StatusHalted {
+	if r == nil || !slices.Contains(t.held, r) || r.x.Status.Finished() || r.x.Status == store.StatusHalted {
 		return
 	}
 	x := *r.x
@@ -208,4 +219,26 @@ func (r *row) record(a *store.Attempt) {
 	}
 	r.known[key] = len(r.attempts)
 	r.attempts = append(r.attempts, a.Clone())
+}
+
+// used reports whether a request of these entries has been recorded; s.mu is
+// held.
+func (r *row) used(entries []store.AuditEntry) bool {
+	return slices.ContainsFunc(entries, func(e store.AuditEntry) bool {
+		return e.Request != "" && slices.ContainsFunc(r.audit, func(o store.AuditEntry) bool { return o.Request == e.Request })
+	})
+}
+
+// erase empties what was recorded in people's words; s.mu is held.
+func (r *row) erase() {
+	for i := range r.attempts {
+		a := &r.attempts[i]
+		a.Stack, a.Reason = "", ""
+		if f := a.Failure; f != nil {
+			a.Failure = &store.Failure{Class: f.Class, Step: f.Step}
+		}
+	}
+	for i := range r.audit {
+		r.audit[i].Reason, r.audit[i].Detail = "", nil
+	}
 }

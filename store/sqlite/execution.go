@@ -75,7 +75,7 @@ func (s *Store) WithLock(ctx context.Context, id uuid.UUID, fn func(x *store.Exe
 		if err := store.ValidateUpdate(old, checked, &c); err != nil {
 			return err
 		}
-		if _, err := t.update(x, &c, same); err != nil {
+		if err := t.update(x, &c, same); err != nil {
 			return err
 		}
 		written, created = x.Clone(), c.Create
@@ -107,12 +107,7 @@ func (s *Store) Advance(ctx context.Context, x *store.Execution, c store.Change)
 		return err
 	}
 	err := s.write(ctx, "advance execution", func(t *txn) error {
-		created, err := t.update(y, &c, c.SameState)
-		if err != nil {
-			return err
-		}
-		// The rule of [store.ValidateUpdate] that needs the row.
-		return store.ValidateUpdate(&store.Execution{ID: y.ID, CreatedAt: created.Time, Revision: y.Revision}, y, &c)
+		return t.update(y, &c, c.SameState)
 	})
 	if err != nil {
 		return err

@@ -139,7 +139,7 @@ func updateSQL(table string, state bool, kept []string) string {
 		}
 	}
 	n := len(columns)
-	return fmt.Sprintf(`UPDATE %s SET %s WHERE id = %s AND revision = %s%s RETURNING created_at`, table,
+	return fmt.Sprintf(`UPDATE %s SET %s WHERE id = %s AND revision = %s%s`, table,
 		strings.Join(sets, ", "), rows.Question(n+1), rows.Question(n+2), strings.Join(keeps, ""))
 }
 
@@ -231,12 +231,11 @@ func (t *txn) keyTaken(x *store.Execution) error {
 }
 
 // update writes x, which has been validated, over the row with its revision,
-// and c. It returns when that row was created, or ErrConflict.
-func (t *txn) update(x *store.Execution, c *store.Change, sameState bool) (rows.Time, error) {
-	var created rows.Time
+// and c, or returns ErrConflict.
+func (t *txn) update(x *store.Execution, c *store.Change, sameState bool) error {
 	r, err := rows.FromExecution(x)
 	if err != nil {
-		return created, t.fail(err)
+		return t.fail(err)
 	}
 	r.Revision = x.Revision + 1
 	u, args := t.s.statements.update, r.UpdateValues(rows.MicrosValue)
@@ -244,20 +243,20 @@ func (t *txn) update(x *store.Execution, c *store.Change, sameState bool) (rows.
 		u, args = t.s.updateState, append(args, r.StateValues()...)
 	}
 	args = append(args, r.ID.String(), x.Revision)
-	err = t.row(u.step, args...).Scan(&created)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = t.row(u.any, args...).Scan(&created)
+	n, err := t.exec(u.step, args...)
+	if n == 0 && err == nil {
+		n, err = t.exec(u.any, args...)
 	}
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return created, store.ErrConflict
 	case isUnique(err):
 		// The statement has been taken back, the transaction goes on.
-		return created, t.keyTaken(x)
+		return t.keyTaken(x)
 	case err != nil:
-		return created, t.fail(err)
+		return t.fail(err)
+	case n == 0:
+		return store.ErrConflict
 	}
-	return created, t.change(x.ID, c)
+	return t.change(x.ID, c)
 }
 
 // change writes what comes with an execution.
