@@ -39,7 +39,7 @@ func (w *world) spawn(s settings) *child {
 	dir := w.t.TempDir()
 	c := &child{
 		w: w, name: s.Name, stdout: filepath.Join(dir, "stdout"), stderr: filepath.Join(dir, "stderr"),
-		ended: make(chan struct{}), killed: s.DieInPublish > 0,
+		ended: make(chan struct{}), killed: s.DieInPublish != "",
 	}
 	stdout, err := os.Create(c.stdout)
 	w.must(err)

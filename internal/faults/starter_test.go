@@ -28,6 +28,9 @@ const (
 // store has it.
 type starter struct {
 	w      *world
+	store  store.Store // through the proxy
+	engine *saga.Engine
+	broker *amqp.Broker // nil: none
 	handle *saga.Saga[order]
 
 	running sync.WaitGroup
@@ -61,11 +64,13 @@ func (w *world) newStarter() *starter {
 		broker, err := openBroker(w.t.Context(), set, log)
 		w.must(err)
 		w.t.Cleanup(func() { closeBroker(broker) })
-		cfg.Publisher = broker
+		cfg.Publisher, s.broker = broker, broker
 	}
-	e, err := saga.New(cfg)
+	s.store = st
+	var err error
+	s.engine, err = saga.New(cfg)
 	w.must(err)
-	s.handle, err = saga.Declare(e, checkoutName, nil)
+	s.handle, err = saga.Declare(s.engine, checkoutName, nil)
 	w.must(err)
 	w.t.Cleanup(s.running.Wait)
 	return s

@@ -67,9 +67,9 @@ type settings struct {
 	ClockOff time.Duration
 	// StoreClockOff is how much the store's clock is off from this machine's.
 	StoreClockOff time.Duration
-	// DieInPublish makes the process kill itself in that call of Publish, from 1, instead of
-	// publishing.
-	DieInPublish int
+	// DieInPublish makes the process kill itself when it is to publish a pointer to this step for
+	// the third time: what it publishes for has been written by then.
+	DieInPublish string
 }
 
 func (s settings) filled() settings {
@@ -192,8 +192,8 @@ func runWorker(ctx context.Context, s settings, st store.Store, log *slog.Logger
 			}
 		}()
 		cfg.Publisher = broker
-		if s.DieInPublish > 0 {
-			cfg.Publisher = &dyingPublisher{Broker: broker, at: int64(s.DieInPublish)}
+		if s.DieInPublish != "" {
+			cfg.Publisher = &dyingPublisher{Broker: broker, at: s.DieInPublish}
 		}
 	}
 	e, err := saga.New(cfg)
@@ -231,12 +231,12 @@ func openBroker(ctx context.Context, s settings, log *slog.Logger) (*amqp.Broker
 // dyingPublisher kills its process.
 type dyingPublisher struct {
 	*amqp.Broker
-	at    int64
+	at    string
 	calls atomic.Int64
 }
 
 func (p *dyingPublisher) Publish(ctx context.Context, partition string, x saga.Pointer) error {
-	if p.calls.Add(1) == p.at {
+	if x.Step == p.at && p.calls.Add(1) == 3 {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		<-ctx.Done() // a little later the process is gone
 	}
