@@ -151,10 +151,17 @@ func TestClaimingFromManyAllocatesForFew(t *testing.T) {
 	}
 }
 
+var abilities = []string{"Advancer", "Cells", "Deleter", "Exclusiver", "Querier"}
+
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(*testing.T) store.Store { return memory.New() }, &storetest.Options{
-		Reopen: func(_ *testing.T, s store.Store) store.Store { return s },
+		Require: abilities,
+		Reopen:  func(_ *testing.T, s store.Store) store.Store { return s },
 	})
+}
+
+func TestQueries(t *testing.T) {
+	storetest.RunQueries(t, func(*testing.T) store.Store { return memory.New() }, &storetest.Options{Require: abilities})
 }
 
 func BenchmarkStore(b *testing.B) {

@@ -24,6 +24,8 @@ func open(t testing.TB, path string, cfg *sqlite.Config) *sqlite.Store {
 	return s
 }
 
+var abilities = []string{"Advancer", "Cells", "Deleter", "Exclusiver", "Querier"}
+
 func TestConformance(t *testing.T) {
 	for _, mode := range []sqlite.Synchronous{sqlite.Full, sqlite.Normal} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -38,6 +40,7 @@ func TestConformance(t *testing.T) {
 				return newStore(t, filepath.Join(t.TempDir(), "sagas.db"))
 			}, &storetest.Options{
 				SingleWriter: true,
+				Require:      abilities,
 				Reopen: func(t *testing.T, s store.Store) store.Store {
 					path, _ := paths.Load(s)
 					return newStore(t, path.(string))
@@ -45,6 +48,12 @@ func TestConformance(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestQueries(t *testing.T) {
+	storetest.RunQueries(t, func(t *testing.T) store.Store {
+		return open(t, filepath.Join(t.TempDir(), "sagas.db"), &sqlite.Config{Synchronous: sqlite.Normal})
+	}, &storetest.Options{SingleWriter: true, Require: abilities})
 }
 
 func BenchmarkStore(b *testing.B) {

@@ -1,11 +1,12 @@
 package sqlite
 
 import (
-	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -113,100 +114,71 @@ func TestSchemaVersions(t *testing.T) {
 	})
 }
 
-// TestQueriesUseIndexes asks SQLite itself, with and without statistics.
-func TestQueriesUseIndexes(t *testing.T) {
-	s := openT(t, filepath.Join(t.TempDir(), "sagas.db"))
+// TestDatabaseOfVersion1IsMigrated: with what it holds, which reads as if the
+// new fields had been left empty.
+func TestDatabaseOfVersion1IsMigrated(t *testing.T) {
 	ctx := t.Context()
-	base := time.Now()
-	err := s.write(ctx, "fill", func(tx *txn) error {
-		for i := range 4000 {
-			at := base.Add(time.Duration(i) * time.Second)
-			x := &store.Execution{
-				ID: uuid.Must(uuid.NewV7()), Saga: fmt.Sprintf("saga%d", i%5), Partition: fmt.Sprintf("p%d", i%3),
-				Resource: store.Resource{Type: "order", ID: fmt.Sprint(i % 1000)},
-				Status:   store.StatusCompleted, Direction: store.DirectionExecute, State: []byte(`{"pad":"` + strings.Repeat("x", 200) + `"}`),
-				CreatedAt: at, UpdatedAt: at, ProgressAt: at,
-			}
-			if i%2 == 0 {
-				x.Key = fmt.Sprint("k", i)
-			}
-			if i%20 == 0 {
-				x.Status, x.DueAt = store.StatusRunning, &at
-			} else {
-				x.FinishedAt = &at
-			}
-			if err := tx.insert(x); err != nil {
-				return err
-			}
-			a := store.Attempt{Execution: x.ID, Status: store.AttemptSucceeded, StartedAt: at, LeaseUntil: at}
-			e := store.AuditEntry{Execution: x.ID, At: at}
-			if err := tx.change(x.ID, &store.Change{Attempts: []store.Attempt{a}, Audit: []store.AuditEntry{e}}); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	embedded, err := migrations()
 	if err != nil {
 		t.Fatal(err)
 	}
-
-	x := s.tables.Name(rows.Executions)
-	id := uuid.New()
-	stalled := rows.StalledQuery(s.bun.NewSelect().Model(new([]rows.Execution)), s.tables,
-		store.StalledQuery{ProgressBefore: base, After: &store.StalledCursor{ProgressAt: base, ID: id}, Limit: 10})
-	resource := rows.ForResourceQuery(s.bun.NewSelect().Model(new([]rows.Execution)), s.tables, store.Resource{Type: "order", ID: "1"}, 10)
-	check := func(t *testing.T) {
-		for _, q := range []struct {
-			name, text string
-			args       []any
-			want       string
-			sorted     bool // by the index, not by a sort
-		}{
-			{"due", `SELECT * FROM ` + x + ` WHERE ` + whereDue + ` ORDER BY due_at, id LIMIT ?2`, []any{1, 2}, "saga_executions_due", true},
-			{"due in a partition", `SELECT * FROM ` + x + ` WHERE ` + whereDueIn + ` ORDER BY due_at, id LIMIT ?3`, []any{1, "p", 2}, "saga_executions_due", true},
-			{"any due", `SELECT EXISTS (SELECT 1 FROM ` + x + ` WHERE ` + whereDueIn + `)`, []any{1, "p"}, "COVERING INDEX saga_executions_due", true},
-			{"key", `SELECT id FROM ` + x + ` WHERE ` + whereHolder, []any{"s", "k"}, "saga_executions_key", true},
-			{"id", `SELECT * FROM ` + x + ` WHERE id = ?1`, []any{id.String()}, "sqlite_autoindex_saga_executions_1", true},
-			{"update", updateSQL(x, false, nil), make([]any, len(rows.UpdateColumns)+2), "sqlite_autoindex_saga_executions_1", true},
-			{"update of a step", updateSQL(x, true, indexed), make([]any, len(rows.UpdateColumns)+4), "sqlite_autoindex_saga_executions_1", true},
-			{"stalled", stalled.String(), nil, "saga_executions_live", false},
-			{"resource", resource.String(), nil, "saga_executions_resource", true},
-			{"attempts", `SELECT * FROM saga_attempts WHERE execution = ?1 ORDER BY seq`, []any{id.String()}, "sqlite_autoindex_saga_attempts_1", false},
-			{"audit", `SELECT * FROM saga_audit WHERE execution = ?1 ORDER BY seq`, []any{id.String()}, "saga_audit_execution", true},
-		} {
-			plan := explain(t, ctx, s, q.text, q.args...)
-			if !strings.Contains(plan, q.want) || strings.Contains(plan, "SCAN saga_attempts") {
-				t.Errorf("%s: the plan is %q, want %s", q.name, plan, q.want)
-			}
-			if q.sorted && strings.Contains(plan, "TEMP B-TREE") {
-				t.Errorf("%s: the plan is %q, want no sort", q.name, plan)
-			}
-		}
-	}
-	t.Run("without statistics", check)
-	if _, err := s.writer.ExecContext(ctx, "ANALYZE"); err != nil {
+	path := filepath.Join(t.TempDir(), "sagas.db")
+	old, err := sql.Open("sqlite", path+"?_txlock=immediate")
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("with statistics", check)
-}
-
-func explain(t *testing.T, ctx context.Context, s *Store, query string, args ...any) string {
-	t.Helper()
-	found, err := s.writer.QueryContext(ctx, "EXPLAIN QUERY PLAN "+query, args...)
+	defer old.Close()
+	tables := rows.Tables{Prefix: "saga_"}
+	storeID, err := migrate(ctx, old, tables, embedded[:1])
 	if err != nil {
-		t.Fatalf("%s: %v", query, err)
+		t.Fatal(err)
 	}
-	defer found.Close()
-	var plan []string
-	for found.Next() {
-		var id, parent, unused int
-		var detail string
-		if err := found.Scan(&id, &parent, &unused, &detail); err != nil {
+	id := uuid.MustParse("01940000-0000-7000-8000-00000000000a")
+	for _, text := range []string{
+		`INSERT INTO saga_executions VALUES ('` + id.String() + `', 'order', 1, 'p', '', '', 'k', 'running', 'execute', 'pay', 0, '[]',
+	1, 'w', 1, 2, NULL, 3, NULL, NULL, 1, 0, NULL, NULL, NULL, '', NULL, '', 4, 5, 6, NULL, 7, '{"a":1}')`,
+		`INSERT INTO saga_audit VALUES (1, '` + id.String() + `', 8, 'retry', 'ann', 'why', 'halted', 'running')`,
+		`INSERT INTO saga_audit VALUES (2, '` + id.String() + `', 9, 'retry', 'ann', 'why', 'halted', 'running')`,
+	} {
+		if _, err := old.ExecContext(ctx, text); err != nil {
 			t.Fatal(err)
 		}
-		plan = append(plan, detail)
 	}
-	return strings.Join(plan, "; ")
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	s := openT(t, path)
+	if s.id != storeID {
+		t.Errorf("the store's id is %s, was %s", s.id, storeID)
+	}
+	got, err := s.Get(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(us int64) time.Time { return time.UnixMicro(us).UTC() }
+	due := at(3)
+	want := &store.Execution{
+		ID: id, Saga: "order", Version: 1, Partition: "p", Key: "k", Status: store.StatusRunning, Direction: store.DirectionExecute,
+		Step: "pay", State: []byte(`{"a":1}`), Attempt: &store.OpenAttempt{Number: 1, Worker: "w", StartedAt: at(1), LeaseUntil: at(2)},
+		DueAt: &due, Tries: 1, CreatedAt: at(4), UpdatedAt: at(5), ProgressAt: at(6), Revision: 7,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	entries, err := s.Audit(ctx, id)
+	if err != nil || len(entries) != 2 || entries[1].Request != "" || entries[1].Detail != nil {
+		t.Errorf("got the audit entries %+v, %v", entries, err)
+	}
+
+	got.State, got.Initial, got.Checkpoint, got.Turn = []byte(`{"a":2}`), got.State, []byte(`3`), store.TurnCancel
+	entry := store.AuditEntry{Execution: id, At: at(10), Act: "cancel", Before: got.Status, After: got.Status, Request: "r"}
+	if err := s.Advance(ctx, got, store.Change{Audit: []store.AuditEntry{entry}}); err != nil {
+		t.Fatal(err)
+	}
+	if written, err := s.Get(ctx, id); err != nil || !reflect.DeepEqual(written, got) {
+		t.Errorf("got %+v, want %+v; %v", written, got, err)
+	}
 }
 
 func TestGrownWALIsEmptied(t *testing.T) {
