@@ -35,6 +35,21 @@ var advanceCases = []testCase{
 		},
 	},
 	{
+		name:    "AdvanceReplaces",
+		promise: "Advance writes x: every field of it, from zero to set and back.",
+		run: func(e *env) {
+			a := advancer(e)
+			x := e.empty()
+			e.ok(e.s.Create(e.Context(), x))
+			for _, y := range []*store.Execution{e.full(), e.full(), e.empty()} {
+				y.ID, y.CreatedAt, y.Revision = x.ID, x.CreatedAt, x.Revision
+				e.ok(a.Advance(e.Context(), y, store.Change{}))
+				e.same("after Advance", e.get(x.ID), y)
+				x = y
+			}
+		},
+	},
+	{
 		name:    "AdvanceConflicts",
 		promise: "Advance returns ErrConflict, having written nothing, if the stored revision is not x.Revision or the row is gone.",
 		run: func(e *env) {
@@ -145,6 +160,10 @@ var advanceCases = []testCase{
 			lease, _ := x.Lease()
 			_, err = e.s.Renew(e.Context(), []store.Lease{lease}, renewal)
 			e.ok(err)
+			noted := renewal
+			noted.Progress = []*store.Progress{{Done: 1, At: base}}
+			_, err = e.s.Renew(e.Context(), []store.Lease{lease}, noted)
+			e.ok(err)
 			x.DueAt, x.OfferedAt = at(5*time.Second), at(6*time.Second)
 			e.ok(a.Advance(e.Context(), x, store.Change{}))
 			e.same("after Advance", e.get(x.ID), x)
@@ -177,6 +196,11 @@ var advanceCases = []testCase{
 			e.is(try("a bad text", store.StatusFailed, store.Change{}, func(x *store.Execution) { x.Reason = "\x00" }), store.ErrInvalid)
 			e.is(try("an attempt of another", store.StatusFailed, store.Change{Attempts: []store.Attempt{closed(holder.ID, "pay", 1)}}, none), store.ErrInvalid)
 			e.is(try("creating what exists", store.StatusFailed, store.Change{Create: []*store.Execution{y, holder.Clone()}}, none), store.ErrExists)
+			used := entry(x.ID, "act")
+			used.Request = "r"
+			x = e.update(x.ID, func(*store.Execution) store.Change { return store.Change{Audit: []store.AuditEntry{used}} })
+			was = e.stored(x.ID)
+			e.is(try("a request that was used", store.StatusFailed, store.Change{Audit: []store.AuditEntry{used}, Create: []*store.Execution{y}}, none), store.ErrRequestUsed)
 			e.keyTaken(try("a key that is taken", store.StatusRunning, store.Change{Create: []*store.Execution{y}}, none), x.Saga, "k", holder.ID)
 			e.free(x.ID)
 		},

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"time"
@@ -276,25 +277,36 @@ var changeCases = []testCase{
 	},
 	{
 		name:    "SameState",
-		promise: "SameState is the writer's promise that the State is byte for byte what is stored, so that it need not be written again.",
+		promise: "SameState is the writer's promise that the State of the execution and its Initial are byte for byte what is stored, so that they need not be written again.",
 		run: func(e *env) {
-			x := e.create(func(x *store.Execution) { x.State = []byte(` {"a" : "\u0000"}`) })
+			x := e.create(func(x *store.Execution) {
+				x.State, x.Initial = []byte(` {"a" : "\u0000"}`), []byte(` {"b" : "\ud83d"}`)
+			})
 			want := e.update(x.ID, func(x *store.Execution) store.Change {
 				x.Step = "ship"
 				return store.Change{SameState: true}
 			})
 			e.same("what WithLock returned", want.State, x.State)
-			got := e.get(x.ID)
-			e.same("with SameState", got.State, x.State)
-			if got.Step != "ship" {
-				e.Errorf("with SameState the step was not written")
+			e.same("what WithLock returned", want.Initial, x.Initial)
+			x.Step, x.Revision = "ship", 2
+			e.same("with SameState", e.get(x.ID), x)
+			if a, ok := store.As[store.Advancer](e.s); ok {
+				x.Step = "pay"
+				e.ok(a.Advance(e.Context(), x, store.Change{SameState: true}))
+				e.same("by Advance with SameState", e.get(x.ID), x)
 			}
-			e.update(x.ID, func(x *store.Execution) store.Change {
-				x.State = []byte(`{"b":2}`)
-				return store.Change{}
-			})
-			if got := string(e.get(x.ID).State); got != `{"b":2}` {
-				e.Errorf("without SameState the state is %s", got)
+			for _, c := range []struct{ state, initial json.RawMessage }{
+				{[]byte(`{"b":2}`), nil}, {[]byte(`{"b":2}`), []byte(`{"c":3}`)}, {[]byte(`{"d":4}`), []byte(`{"c":3}`)}, {[]byte(`{}`), nil},
+			} {
+				x := e.update(x.ID, func(x *store.Execution) store.Change {
+					x.State, x.Initial = c.state, c.initial
+					return store.Change{}
+				})
+				e.same("without SameState", e.get(x.ID).State, c.state)
+				e.same("without SameState", e.get(x.ID).Initial, c.initial)
+				e.update(x.ID, func(x *store.Execution) store.Change { return store.Change{SameState: true} })
+				e.same("with SameState after that", e.get(x.ID).State, c.state)
+				e.same("with SameState after that", e.get(x.ID).Initial, c.initial)
 			}
 		},
 	},

@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -132,6 +133,88 @@ var claimCases = []testCase{
 		},
 	},
 	{
+		name:    "ClaimDuePassesPaused",
+		promise: "NotPartitions and NotSagas are paused: their executions are passed over and stay due. Of the others at most q.Limit are taken, those due longest first.",
+		fresh:   true,
+		run: func(e *env) {
+			paused := []string{e.tag + awkward, "it's", "", "unknown"}
+			create := func(i int, saga, partition string) *store.Execution {
+				return e.create(func(x *store.Execution) {
+					x.Saga, x.Partition, x.DueAt = saga, partition, at(time.Duration(i)*time.Microsecond)
+				})
+			}
+			var others, bySaga, byPartition []uuid.UUID
+			was := map[uuid.UUID]record{}
+			for i := range 6 {
+				// The paused ones are due longest.
+				for _, p := range paused[:2] {
+					bySaga = append(bySaga, create(i, p, e.tag).ID)
+					byPartition = append(byPartition, create(i, e.tag, p).ID)
+				}
+				others = append(others, create(100+i, e.tag, e.tag).ID, create(200+i, "It's", e.tag+"2").ID)
+			}
+			for _, id := range slices.Concat(bySaga, byPartition) {
+				was[id] = e.stored(id)
+			}
+			slices.SortFunc(others, func(a, b uuid.UUID) int { return e.get(a).DueAt.Compare(*e.get(b).DueAt) })
+			q := store.DueQuery{Now: base.Add(time.Second), Hold: time.Hour, Limit: 5, NotPartitions: paused, NotSagas: paused}
+			var got []uuid.UUID
+			for range 4 {
+				list, err := e.s.ClaimDue(e.Context(), q)
+				e.ok(err)
+				if len(list) > q.Limit {
+					e.Errorf("%d were claimed, want at most %d", len(list), q.Limit)
+				}
+				got = append(got, ids(list)...)
+			}
+			e.same("what is not paused", got, others)
+			for id, was := range was {
+				e.untouched("ClaimDue of what is paused", id, was)
+			}
+			claim := func(what string, want []uuid.UUID, change func(q *store.DueQuery)) {
+				e.Helper()
+				q := store.DueQuery{Now: q.Now, Hold: time.Hour, Limit: 100}
+				change(&q)
+				list, err := e.s.ClaimDue(e.Context(), q)
+				e.ok(err)
+				got := ids(list)
+				for _, x := range list {
+					if x.OfferedAt == nil || !x.OfferedAt.Equal(q.Now) {
+						e.Errorf("%s: OfferedAt is %v, want the time of the claim", what, x.OfferedAt)
+					}
+				}
+				slices.SortFunc(got, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+				slices.SortFunc(want, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+				e.same(what, got, want)
+			}
+			var its []uuid.UUID
+			for i, id := range bySaga {
+				if i%2 == 1 {
+					its = append(its, id)
+				}
+			}
+			claim("the sagas of one partition, of which one is paused", its, func(q *store.DueQuery) {
+				q.Partition, q.NotSagas = e.tag, paused[:1]
+			})
+			many := make([]string, store.MaxFilter)
+			for i := range many {
+				many[i] = fmt.Sprintf("%s%d", e.tag, i+10)
+			}
+			many[7] = e.tag
+			claim("one partition, with many paused sagas", nil, func(q *store.DueQuery) {
+				q.Partition, q.NotSagas, q.NotPartitions = paused[0], many, many[:7]
+			})
+			claim("with many paused partitions", byPartition, func(q *store.DueQuery) { q.NotPartitions, q.NotSagas = many, many[:7] })
+			var rest []uuid.UUID
+			for i, id := range bySaga {
+				if i%2 == 0 {
+					rest = append(rest, id)
+				}
+			}
+			claim("after nothing is paused any more", rest, func(*store.DueQuery) {})
+		},
+	},
+	{
 		name:    "ClaimDueOnce",
 		promise: "Of any number of simultaneous callers each execution goes to exactly one.",
 		run: func(e *env) {
@@ -201,11 +284,16 @@ var claimCases = []testCase{
 	},
 	{
 		name:    "ClaimDueRefuses",
-		promise: "A Limit below 1 and a negative Hold are ErrInvalid.",
+		promise: "A Limit below 1, a negative Hold, and excluded names that are too many or no texts are ErrInvalid.",
 		run: func(e *env) {
 			x := e.create()
 			was := e.stored(x.ID)
-			for _, q := range []store.DueQuery{{Limit: 0}, {Limit: -1}, {Limit: 1, Hold: -1}} {
+			many, nul, bytes := make([]string, store.MaxFilter+1), []string{"a\x00b"}, []string{"a\xffb"}
+			for _, q := range []store.DueQuery{
+				{Limit: 0}, {Limit: -1}, {Limit: 1, Hold: -1},
+				{Limit: 1, NotPartitions: many}, {Limit: 1, NotPartitions: nul}, {Limit: 1, NotPartitions: bytes},
+				{Limit: 1, NotSagas: many}, {Limit: 1, NotSagas: nul}, {Limit: 1, NotSagas: bytes},
+			} {
 				q.Now, q.Partition = base, e.tag
 				_, err := e.s.ClaimDue(e.Context(), q)
 				e.is(err, store.ErrInvalid)

@@ -213,72 +213,6 @@ var createCases = []testCase{
 			e.is(err, store.ErrNotFound)
 		},
 	},
-	{
-		name:    "CopiesIn",
-		promise: "Executions go in as copies: the store sees no later changes of the caller's value, down to slices, maps and pointers.",
-		run: func(e *env) {
-			x := e.full()
-			e.ok(e.s.Create(e.Context(), x))
-			want := x.Clone()
-			spoil(x)
-			e.same("after the argument of Create was changed", e.get(x.ID), want)
-
-			var kept *store.Execution
-			attempts := []store.Attempt{closed(x.ID, "pay", 1)}
-			attempts[0].Failure = &store.Failure{Class: "c", Message: "m", Step: "pay"}
-			entries := []store.AuditEntry{entry(x.ID, "halt")}
-			e.update(x.ID, func(x *store.Execution) store.Change {
-				kept = x
-				x.Reason = "changed"
-				return store.Change{Attempts: attempts, Audit: entries}
-			})
-			was := e.stored(x.ID)
-			spoil(kept)
-			attempts[0].Failure.Message, *attempts[0].FinishedAt, attempts[0].Worker = "spoilt", time.Time{}, "spoilt"
-			entries[0].Reason = "spoilt"
-			e.untouched("after fn's argument and what it returned were changed", x.ID, was)
-		},
-	},
-	{
-		name:    "CopiesOut",
-		promise: "Executions come out as copies: changing what was returned changes nothing in the store.",
-		run: func(e *env) {
-			x := e.full()
-			x.Status, x.DueAt = store.StatusRunning, at(0)
-			e.ok(e.s.Create(e.Context(), x))
-			a := closed(x.ID, "pay", 1)
-			a.Failure = &store.Failure{Class: "c", Message: "m", Step: "pay"}
-			written := e.update(x.ID, func(*store.Execution) store.Change {
-				return store.Change{Attempts: []store.Attempt{a}, Audit: []store.AuditEntry{entry(x.ID, "halt")}}
-			})
-			was := e.stored(x.ID)
-			check := func(what string, list ...*store.Execution) {
-				e.Helper()
-				for _, x := range list {
-					spoil(x)
-				}
-				e.untouched("after the result of "+what+" was changed", x.ID, was)
-			}
-			check("WithLock", written)
-			check("Get", e.get(x.ID))
-			unchanged, err := e.s.WithLock(e.Context(), x.ID, func(*store.Execution) (store.Change, error) {
-				return store.Change{}, store.ErrUnchanged
-			})
-			e.ok(err)
-			check("WithLock without a change", unchanged)
-			list, err := e.s.ForResource(e.Context(), x.Resource, 10)
-			e.ok(err)
-			check("ForResource", list...)
-			attempts := e.attempts(x.ID)
-			attempts[0].Failure.Message, *attempts[0].FinishedAt = "spoilt", time.Time{}
-			e.audit(x.ID)[0].Reason = "spoilt"
-			check("Attempts and Audit")
-			list, err = e.s.ClaimDue(e.Context(), store.DueQuery{Now: base, Limit: 10, Partition: e.tag})
-			e.ok(err)
-			was = e.stored(x.ID)
-			check("ClaimDue", list...)
-		},
-	},
 }
 
 // one checks that one of many succeeded and the others failed as they should.
@@ -294,35 +228,5 @@ func (e *env) one(errs []error, expected func(error) bool) {
 	}
 	if won != 1 {
 		e.Errorf("%d of %d succeeded, want 1", won, len(errs))
-	}
-}
-
-// spoil changes everything that x points at.
-func spoil(x *store.Execution) {
-	for i := range x.Ledger {
-		if x.Ledger[i].DoubtUntil != nil {
-			*x.Ledger[i].DoubtUntil = time.Time{}
-		}
-		x.Ledger[i].Name = "spoilt"
-	}
-	for i := range x.State {
-		x.State[i] = '!'
-	}
-	for _, t := range []*time.Time{x.DueAt, x.WakeAt, x.OfferedAt, x.FinishedAt} {
-		if t != nil {
-			*t = time.Time{}
-		}
-	}
-	if x.Attempt != nil {
-		x.Attempt.Worker = "spoilt"
-		if x.Attempt.TimeoutAt != nil {
-			*x.Attempt.TimeoutAt = time.Time{}
-		}
-	}
-	if x.Failure != nil {
-		x.Failure.Message = "spoilt"
-	}
-	if x.Request != nil {
-		x.Request.Reason = "spoilt"
 	}
 }

@@ -76,4 +76,13 @@ var advanceFaults = map[string]func(f *faulty){
 			return store.ErrConflict
 		}
 	},
+	"AdvanceReplaces": func(f *faulty) {
+		f.advance = func(ctx context.Context, x *store.Execution, c store.Change) error {
+			if stored, err := f.Store.Get(ctx, x.ID); err == nil && x.Cause == nil {
+				x.Cause = stored.Cause // never taken away again
+				defer func() { x.Cause = nil }()
+			}
+			return f.Store.Advance(ctx, x, c)
+		}
+	},
 }

@@ -43,4 +43,14 @@ var claimFaults = map[string]func(f *faulty){
 	"ClaimDuePassesLocked": lockless,
 	"ClaimDueRefuses": claims(func(q *store.DueQuery) { q.Limit = max(q.Limit, 1) },
 		func(list []*store.Execution) []*store.Execution { return list }),
+	"ClaimDuePassesPaused": func(f *faulty) {
+		f.claimDue = func(ctx context.Context, q store.DueQuery) ([]*store.Execution, error) {
+			all := q
+			all.NotPartitions, all.NotSagas = nil, nil
+			list, err := f.Store.ClaimDue(ctx, all) // and then throws them away
+			return slices.DeleteFunc(list, func(x *store.Execution) bool {
+				return slices.Contains(q.NotPartitions, x.Partition) || slices.Contains(q.NotSagas, x.Saga)
+			}), err
+		}
+	},
 }

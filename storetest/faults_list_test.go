@@ -44,4 +44,13 @@ var listFaults = map[string]func(f *faulty){
 			return f.Store.ForResource(ctx, r, max(limit, 1))
 		}
 	},
+	"ListsAreWhole": func(f *faulty) {
+		f.stalled = func(ctx context.Context, q store.StalledQuery) ([]*store.Execution, error) {
+			list, err := f.Store.Stalled(ctx, q)
+			for _, x := range list {
+				x.Initial = nil
+			}
+			return list, err
+		}
+	},
 }

@@ -74,4 +74,41 @@ var renewFaults = map[string]func(f *faulty){
 			return f.Store.Renew(ctx, leases, r)
 		}
 	},
+	"RenewNotesProgress": func(f *faulty) {
+		f.renew = func(ctx context.Context, leases []store.Lease, r store.Renewal) ([]store.LeaseState, error) {
+			r.Progress = slices.Clone(r.Progress)
+			for i, p := range r.Progress {
+				if p == nil {
+					r.Progress[i] = new(store.Progress) // none is no progress
+				}
+			}
+			return f.Store.Renew(ctx, leases, r)
+		}
+	},
+	"RenewOfLostNotesNothing": func(f *faulty) {
+		f.renew = func(ctx context.Context, leases []store.Lease, r store.Renewal) ([]store.LeaseState, error) {
+			for i, l := range leases {
+				if x, _ := f.Store.Get(ctx, l.Execution); x != nil && r.Progress != nil { // by id alone
+					x.Attempt.Progress = r.Progress[i]
+					if err := f.Store.Advance(ctx, x, store.Change{}); err != nil {
+						return nil, err
+					}
+				}
+			}
+			return f.Store.Renew(ctx, leases, r)
+		}
+	},
+	"ProgressGoesWithTheAttempt": func(f *faulty) {
+		var last *store.Progress
+		locks(func(fn lockFunc, x *store.Execution) (store.Change, error) {
+			if x.Attempt != nil {
+				last = x.Attempt.Progress
+			}
+			c, err := fn(x)
+			if x.Attempt != nil && x.Attempt.Progress == nil {
+				x.Attempt.Progress = last
+			}
+			return c, err
+		})(f)
+	},
 }

@@ -9,6 +9,9 @@ import (
 	"github.com/leveret-go/leveret/store/memory"
 )
 
+// allCases returns the cases of all suites of stores.
+func allCases() []testCase { return slices.Concat(cases(), queryCases, countCases) }
+
 // faults has the faults of all cases, by name.
 var faults = merge(
 	createFaults,
@@ -21,6 +24,11 @@ var faults = merge(
 	renewFaults,
 	listFaults,
 	cellFaults,
+	requestFaults,
+	refuseFaults,
+	deleteFaults,
+	queryFaults,
+	countFaults,
 )
 
 func merge(list ...map[string]func(*faulty)) map[string]func(*faulty) {
@@ -35,7 +43,7 @@ func merge(list ...map[string]func(*faulty)) map[string]func(*faulty) {
 // otherwise: a case that a wrong store passes proves nothing.
 func TestEveryCaseCanFail(t *testing.T) {
 	known := map[string]bool{}
-	for _, c := range cases() {
+	for _, c := range allCases() {
 		if known[c.name] {
 			t.Errorf("two cases are called %s", c.name)
 		}
@@ -68,7 +76,7 @@ func TestEveryCaseCanFail(t *testing.T) {
 // store that has one lock for all rows.
 func TestSingleWriterSkipsOneCase(t *testing.T) {
 	var skipped []string
-	for _, c := range cases() {
+	for _, c := range allCases() {
 		r := &recorder{ctx: t.Context()}
 		r.run(func() {
 			opts := &Options{SingleWriter: true}
@@ -93,7 +101,7 @@ func TestSingleWriterSkipsOneCase(t *testing.T) {
 // methods only.
 func TestAbilitiesAreSkipped(t *testing.T) {
 	n := 0
-	for _, c := range cases() {
+	for _, c := range allCases() {
 		r := &recorder{ctx: t.Context()}
 		r.run(func() {
 			e := newEnv(r, struct{ store.Store }{memory.New()}, &Options{})
@@ -107,7 +115,8 @@ func TestAbilitiesAreSkipped(t *testing.T) {
 			n++
 		}
 	}
-	if want := len(advanceCases) + len(cellCases) + len(exclusiveCases) + 2; n != want {
+	optional := slices.Concat(advanceCases, cellCases, exclusiveCases, deleteCases, queryCases, countCases)
+	if want := len(optional) + 2; n != want { // and those of Reopen
 		t.Errorf("%d cases were skipped, want %d", n, want)
 	}
 }

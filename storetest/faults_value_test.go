@@ -55,4 +55,23 @@ var valueFaults = map[string]func(f *faulty){
 	}),
 	"NumbersAreKept": stores(func(x *store.Execution) { x.Resumes = min(x.Resumes, 1<<15-1) }),
 	"RequiredFields": stores(func(x *store.Execution) { x.Partition = cmp.Or(x.Partition, "default") }),
+
+	"InitialIsKept": stores(func(x *store.Execution) {
+		var b bytes.Buffer
+		if json.Compact(&b, x.Initial) == nil {
+			x.Initial = b.Bytes()
+		}
+	}),
+	"CheckpointIsKept": stores(func(x *store.Execution) {
+		if string(x.Checkpoint) == "null" {
+			x.Checkpoint = nil
+		}
+	}),
+	"DetailIsKept": changes(func(c *store.Change) {
+		for i := range c.Audit {
+			if c.Audit[i].Detail == nil {
+				c.Audit[i].Detail = []byte(`{}`)
+			}
+		}
+	}),
 }

@@ -33,6 +33,9 @@ type faulty struct {
 	setCell     func(context.Context, string, json.RawMessage, int64) (int64, error)
 	listCells   func(context.Context, string) ([]store.Cell, error)
 	exclusive   func(context.Context) (func() error, error)
+	delete      func(context.Context, []store.Version) ([]bool, error)
+	list        func(context.Context, store.Filter, store.Page) (*store.List, error)
+	count       func(context.Context, store.Filter, []store.Dimension, int) (*store.Counts, error)
 }
 
 type lockFunc = func(*store.Execution) (store.Change, error)
@@ -147,6 +150,27 @@ func (f *faulty) Exclusive(ctx context.Context) (func() error, error) {
 		return f.exclusive(ctx)
 	}
 	return f.Store.Exclusive(ctx)
+}
+
+func (f *faulty) Delete(ctx context.Context, versions []store.Version) ([]bool, error) {
+	if f.delete != nil {
+		return f.delete(ctx, versions)
+	}
+	return f.Store.Delete(ctx, versions)
+}
+
+func (f *faulty) List(ctx context.Context, filter store.Filter, p store.Page) (*store.List, error) {
+	if f.list != nil {
+		return f.list(ctx, filter, p)
+	}
+	return f.Store.List(ctx, filter, p)
+}
+
+func (f *faulty) Count(ctx context.Context, filter store.Filter, by []store.Dimension, most int) (*store.Counts, error) {
+	if f.count != nil {
+		return f.count(ctx, filter, by, most)
+	}
+	return f.Store.Count(ctx, filter, by, most)
 }
 
 // Faults that more than one case has to find.

@@ -93,6 +93,26 @@ var listCases = []testCase{
 		},
 	},
 	{
+		name:    "ListsAreWhole",
+		promise: "Stalled and ForResource return executions as Get does: every field of them, set and zero.",
+		fresh:   true,
+		run: func(e *env) {
+			full, empty := e.full(), e.empty()
+			full.Resource, full.ProgressAt = store.Resource{Type: "order", ID: e.tag}, base
+			empty.Resource, empty.ProgressAt, empty.Status = full.Resource, base, store.StatusRunning
+			for _, x := range []*store.Execution{full, empty} {
+				e.ok(e.s.Create(e.Context(), x))
+			}
+			want := []*store.Execution{full, empty}
+			slices.SortFunc(want, newestFirst)
+			list, err := e.s.ForResource(e.Context(), full.Resource, 10)
+			e.ok(err)
+			e.same("ForResource", list, want)
+			slices.Reverse(want)
+			e.same("Stalled", e.stalled(store.StalledQuery{ProgressBefore: base.Add(time.Second), Limit: 10}), want)
+		},
+	},
+	{
 		name:    "ForResource",
 		promise: "ForResource returns the executions of one resource (both Type and ID equal, to the byte).",
 		run: func(e *env) {

@@ -91,8 +91,8 @@ func about(x *store.Execution) string {
 // selects checks what a filter selects of the population.
 func (e *env) selects(q store.Querier, what string, f store.Filter) {
 	e.Helper()
-	got := e.list(q, f, store.Page{Limit: store.MaxPage}).Executions
-	e.selected(what, got, matching(f, e.population()))
+	want := matching(f, e.population())
+	e.selected(what, e.list(q, f, store.Page{Limit: store.MaxPage}).Executions, want)
 }
 
 var queryCases = []testCase{

@@ -2,7 +2,9 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -131,6 +133,80 @@ var renewCases = []testCase{
 		},
 	},
 	{
+		name:    "RenewNotesProgress",
+		promise: "For an open attempt with this token Renew sets its Progress to that in r, if there is one, else leaves it as it is.",
+		run: func(e *env) {
+			list := []*store.Execution{e.create(opened), e.create(opened), e.create(opened, func(x *store.Execution) {
+				x.Request = &store.Request{Turn: store.TurnCancel, Actor: "ann", Reason: "because", At: base}
+			})}
+			leases := []store.Lease{lease(list[0]), lease(list[1]), lease(list[2])}
+			for i, progress := range [][]*store.Progress{
+				{{Done: 1, At: *at(1)}, nil, {Done: 2, Total: 3, Note: "two of three", At: base.Add(1999)}},
+				nil,
+				{nil, {Done: 1<<63 - 1, Total: 1<<63 - 1, Note: awkward, At: base}, nil},
+				{{}, {Done: 4, At: base.Add(-anHour)}, {Done: 5, Note: strings.Repeat("n", store.MaxNote), At: base}},
+				{nil, nil, nil},
+			} {
+				r := renewal
+				r.Progress = progress
+				got, err := e.s.Renew(e.Context(), leases, r)
+				e.ok(err)
+				e.same("answers", got, []store.LeaseState{store.LeaseHeld, store.LeaseHeld, store.LeaseInterrupted})
+				for j, x := range list {
+					list[j] = renewed(x)
+					if progress != nil && progress[j] != nil {
+						list[j].Attempt.Progress = progress[j].Clone()
+						spoil(&progress[j]) // a copy was to be taken
+					}
+					e.same(fmt.Sprintf("execution %d after renewal %d", j, i), e.get(x.ID), list[j])
+				}
+			}
+		},
+	},
+	{
+		name:    "RenewOfLostNotesNothing",
+		promise: "Renew answers LeaseLost, and writes nothing, when the token is not that of the open attempt: no progress either.",
+		run: func(e *env) {
+			x := e.create(opened, func(x *store.Execution) { x.Attempt.Progress = &store.Progress{Done: 1, At: base} })
+			was := e.stored(x.ID)
+			stale := lease(x)
+			stale.Worker = "w2"
+			r := renewal
+			r.Progress = []*store.Progress{{Done: 9, Note: "late", At: base}, {Done: 8, At: base}}
+			got, err := e.s.Renew(e.Context(), []store.Lease{stale, {Execution: uuid.New(), Step: "pay"}}, r)
+			e.ok(err)
+			e.same("answers", got, []store.LeaseState{store.LeaseLost, store.LeaseLost})
+			e.untouched("Renew", x.ID, was)
+		},
+	},
+	{
+		name:    "ProgressGoesWithTheAttempt",
+		promise: "Progress is what the step last said of its progress: it is the open attempt's, and gone with it.",
+		run: func(e *env) {
+			x := e.create(opened)
+			r := renewal
+			r.Progress = []*store.Progress{{Done: 9, At: base}}
+			_, err := e.s.Renew(e.Context(), []store.Lease{lease(x)}, r)
+			e.ok(err)
+			x = e.update(x.ID, func(x *store.Execution) store.Change {
+				if x.Attempt.Progress == nil {
+					e.Errorf("fn is not shown the progress")
+				}
+				x.Attempt = nil
+				return store.Change{}
+			})
+			e.same("after the attempt was closed", e.get(x.ID), x)
+			x = e.update(x.ID, func(x *store.Execution) store.Change {
+				opened(x)
+				return store.Change{}
+			})
+			if x.Attempt.Progress != nil {
+				e.Errorf("the next attempt has the progress of the one before")
+			}
+			e.same("after the next attempt was opened", e.get(x.ID), x)
+		},
+	},
+	{
 		name:    "RenewPassesLocked",
 		promise: "Renew answers LeaseLocked, without waiting and without prolonging, when the row is locked; a store with a single writer waits and never answers LeaseLocked.",
 		run: func(e *env) {
@@ -141,8 +217,10 @@ var renewCases = []testCase{
 			if e.opts.SingleWriter {
 				e.waits("Renew", func(ctx context.Context) error { _, err := e.s.Renew(ctx, both, renewal); return err })
 			} else {
+				noted := renewal
+				noted.Progress = []*store.Progress{{Done: 1, At: base}, nil}
 				e.soon("Renew", func(ctx context.Context) error {
-					got, err := e.s.Renew(ctx, both, renewal)
+					got, err := e.s.Renew(ctx, both, noted)
 					e.same("while the first was locked", got, []store.LeaseState{store.LeaseLocked, store.LeaseHeld})
 					return err
 				})

@@ -58,6 +58,14 @@ func (s *singleWriter) Advance(ctx context.Context, x *store.Execution, c store.
 	return s.Store.Advance(ctx, x, c)
 }
 
+func (s *singleWriter) Delete(ctx context.Context, versions []store.Version) ([]bool, error) {
+	if err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.unlock()
+	return s.Store.Delete(ctx, versions)
+}
+
 func (s *singleWriter) ClaimDue(ctx context.Context, q store.DueQuery) ([]*store.Execution, error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err

@@ -119,8 +119,9 @@ type testCase struct {
 // cases returns all cases.
 func cases() []testCase {
 	return slices.Concat(
-		identityCases, createCases, lockCases, valueCases, attemptCases, changeCases,
-		advanceCases, claimCases, renewCases, listCases, cellCases, exclusiveCases,
+		identityCases, createCases, copyCases, lockCases, valueCases, jsonCases, refuseCases,
+		attemptCases, changeCases, requestCases, advanceCases, claimCases, renewCases, listCases,
+		deleteCases, cellCases, exclusiveCases,
 	)
 }
 

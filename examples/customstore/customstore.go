@@ -9,8 +9,9 @@
 //
 //   - Keep an execution as one value, here as JSON, and beside it only what the
 //     database has to search for: the start key, the resource, the due time and
-//     the time of the last progress. The state stays out of that value: it is
-//     kept byte for byte, and a JSON encoder would rewrite it.
+//     the time of the last progress. What is JSON already (the state, the state
+//     at the start, the checkpoint) stays out of that value: it is kept byte for
+//     byte, and a JSON encoder would rewrite it.
 //   - Let Validate of package store decide what is refused, before anything is
 //     written. Then every store refuses the same.
 //   - Put every write into one transaction, and let only Commit make it seen.
@@ -20,15 +21,18 @@
 //     with row locks takes them in WithLock (SELECT … FOR UPDATE), and passes
 //     locked rows over in ClaimDue and Renew (SKIP LOCKED).
 //   - Read from elsewhere: readers never wait for the writer.
+//   - Let an index say which requests of people were carried out: the second
+//     entry of the audit trail with the same request fails, and with it all of
+//     its transaction.
 //   - Prove it: the test of this package is one call of storetest.Run.
 //
-// It leaves out the optional abilities. It may be opened by several processes;
+// It leaves out the optional abilities; package storetest lists them, and what
+// an engine does without. It may be opened by several processes;
 // one that waits for the writer of another one waits up to five seconds,
 // whatever its ctx says.
 package customstore
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -47,7 +51,7 @@ import (
 const schema = `
 CREATE TABLE IF NOT EXISTS identity (one INTEGER PRIMARY KEY CHECK (one = 1), id BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS executions (
-	id BLOB PRIMARY KEY, body TEXT NOT NULL, state BLOB NOT NULL,
+	id BLOB PRIMARY KEY, body TEXT NOT NULL, state BLOB NOT NULL, initial BLOB, checkpoint BLOB,
 	saga TEXT NOT NULL, key TEXT, partition TEXT NOT NULL, type TEXT NOT NULL, resource TEXT NOT NULL,
 	due INTEGER, progress INTEGER
 );
@@ -60,8 +64,11 @@ CREATE TABLE IF NOT EXISTS attempts (
 	step TEXT NOT NULL, direction TEXT NOT NULL, epoch INTEGER NOT NULL, number INTEGER NOT NULL,
 	body TEXT NOT NULL, UNIQUE (execution, step, direction, epoch, number)
 );
-CREATE TABLE IF NOT EXISTS audit (seq INTEGER PRIMARY KEY AUTOINCREMENT, execution BLOB NOT NULL, body TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS audit (
+	seq INTEGER PRIMARY KEY AUTOINCREMENT, execution BLOB NOT NULL, request TEXT NOT NULL, body TEXT NOT NULL, detail BLOB
+);
 CREATE INDEX IF NOT EXISTS audit_execution ON audit (execution, seq);
+CREATE UNIQUE INDEX IF NOT EXISTS audit_request ON audit (execution, request) WHERE request <> '';
 `
 
 // A Store keeps executions in a SQLite file. It has a single writer: a lock on
@@ -190,7 +197,7 @@ func (s *Store) Attempts(ctx context.Context, id uuid.UUID) (list []store.Attemp
 
 // Audit implements [store.Store].
 func (s *Store) Audit(ctx context.Context, id uuid.UUID) ([]store.AuditEntry, error) {
-	list, err := bodies[store.AuditEntry](ctx, s.readers, `SELECT body FROM audit WHERE execution = ? ORDER BY seq`, id[:])
+	list, err := trail(ctx, s.readers, id)
 	return list, end(ctx, err)
 }
 
@@ -222,9 +229,19 @@ func (s *Store) ClaimDue(ctx context.Context, q store.DueQuery) (claimed []*stor
 		return nil, err
 	}
 	now := store.Micros(q.Now)
+	paused := [2]string{}
+	for i, names := range [][]string{q.NotPartitions, q.NotSagas} {
+		list, err := json.Marshal(append([]string{}, names...)) // [] for none, not null
+		if err != nil {
+			return nil, err
+		}
+		paused[i] = string(list)
+	}
 	err = s.write(ctx, func(tx *sql.Tx) error {
-		claimed, err = find(ctx, tx, `due <= ? AND (? = '' OR partition = ?) ORDER BY due, id LIMIT ?`,
-			micros(now), q.Partition, q.Partition, q.Limit)
+		claimed, err = find(ctx, tx, `due <= ? AND (? = '' OR partition = ?)
+			AND partition NOT IN (SELECT value FROM json_each(?)) AND saga NOT IN (SELECT value FROM json_each(?))
+			ORDER BY due, id LIMIT ?`,
+			micros(now), q.Partition, q.Partition, paused[0], paused[1], q.Limit)
 		for _, x := range claimed {
 			due, offered := store.Micros(now.Add(q.Hold)), now
 			x.DueAt = &due
@@ -245,6 +262,9 @@ func (s *Store) ClaimDue(ctx context.Context, q store.DueQuery) (claimed []*stor
 
 // Renew implements [store.Store].
 func (s *Store) Renew(ctx context.Context, leases []store.Lease, r store.Renewal) ([]store.LeaseState, error) {
+	if err := r.Validate(len(leases)); err != nil {
+		return nil, err
+	}
 	states := make([]store.LeaseState, len(leases))
 	err := s.write(ctx, func(tx *sql.Tx) error {
 		for i, l := range leases {
@@ -263,6 +283,9 @@ func (s *Store) Renew(ctx context.Context, leases []store.Lease, r store.Renewal
 				x.OfferedAt = nil
 			}
 			x.Attempt.LeaseUntil, x.DueAt = r.Until, &r.DueAt
+			if r.Progress != nil && r.Progress[i] != nil {
+				x.Attempt.Progress = r.Progress[i]
+			}
 			if err := save(ctx, tx, x.Clone()); err != nil { // Clone cuts the times
 				return err
 			}
@@ -304,7 +327,8 @@ func end(ctx context.Context, err error) error {
 	}
 	_, taken := errors.AsType[*store.KeyTakenError](err)
 	switch {
-	case err == nil, taken, errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrExists), errors.Is(err, store.ErrInvalid):
+	case err == nil, taken, errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrExists), errors.Is(err, store.ErrInvalid),
+		errors.Is(err, store.ErrRequestUsed):
 		return err
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -317,18 +341,18 @@ func apply(ctx context.Context, tx *sql.Tx, x *store.Execution, c store.Change) 
 	if err := save(ctx, tx, x); err != nil {
 		return err
 	}
+	if c.Erase {
+		if err := erase(ctx, tx, x.ID); err != nil {
+			return err
+		}
+	}
 	for i := range c.Attempts {
 		if err := record(ctx, tx, c.Attempts[i].Clone()); err != nil {
 			return err
 		}
 	}
-	for _, entry := range c.Audit {
-		entry.At = store.Micros(entry.At)
-		body, err := json.Marshal(entry)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO audit (execution, body) VALUES (?, ?)`, x.ID[:], string(body)); err != nil {
+	for i := range c.Audit {
+		if err := note(ctx, tx, c.Audit[i].Clone()); err != nil {
 			return err
 		}
 	}
@@ -386,6 +410,40 @@ func record(ctx context.Context, tx *sql.Tx, a store.Attempt) error {
 	return err
 }
 
+// note appends an entry to the audit trail of its execution.
+func note(ctx context.Context, tx *sql.Tx, entry store.AuditEntry) error {
+	detail := []byte(entry.Detail)
+	entry.Detail = nil
+	body, err := json.Marshal(entry)
+	if err != nil {
+		return err
+	}
+	result, err := tx.ExecContext(ctx, `INSERT INTO audit (execution, request, body, detail) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		entry.Execution[:], entry.Request, string(body), detail)
+	if err != nil {
+		return err
+	}
+	n, err := result.RowsAffected()
+	if err == nil && n == 0 {
+		err = store.ErrRequestUsed
+	}
+	return err
+}
+
+// erase empties what was recorded of an execution in people's words.
+func erase(ctx context.Context, tx *sql.Tx, id uuid.UUID) error {
+	for _, statement := range []string{
+		`UPDATE attempts SET body = json_set(body, '$.Stack', '', '$.Reason', '') WHERE execution = ?`,
+		`UPDATE attempts SET body = json_set(body, '$.Failure.message', '') WHERE execution = ? AND body ->> '$.Failure' IS NOT NULL`,
+		`UPDATE audit SET body = json_set(body, '$.Reason', ''), detail = NULL WHERE execution = ?`,
+	} {
+		if _, err := tx.ExecContext(ctx, statement, id[:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // insert writes a new execution with revision 1.
 func insert(ctx context.Context, tx *sql.Tx, x *store.Execution) error {
 	result, err := tx.ExecContext(ctx, `INSERT OR IGNORE INTO executions (id, body, state, saga, partition, type, resource) VALUES (?, '', '', '', '', '', '')`, x.ID[:])
@@ -425,13 +483,13 @@ func save(ctx context.Context, tx *sql.Tx, x *store.Execution) error {
 		progress = micros(x.ProgressAt)
 	}
 	body := *x
-	body.State = nil
+	body.State, body.Initial, body.Checkpoint = nil, nil, nil
 	encoded, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `UPDATE executions SET body = ?, state = ?, saga = ?, key = ?, partition = ?, type = ?, resource = ?, due = ?, progress = ? WHERE id = ?`,
-		string(encoded), []byte(x.State), x.Saga, key, x.Partition, x.Resource.Type, x.Resource.ID, due, progress, x.ID[:])
+	_, err = tx.ExecContext(ctx, `UPDATE executions SET body = ?, state = ?, initial = ?, checkpoint = ?, saga = ?, key = ?, partition = ?, type = ?, resource = ?, due = ?, progress = ? WHERE id = ?`,
+		string(encoded), []byte(x.State), []byte(x.Initial), []byte(x.Checkpoint), x.Saga, key, x.Partition, x.Resource.Type, x.Resource.ID, due, progress, x.ID[:])
 	return err
 }
 
@@ -456,22 +514,22 @@ func load(ctx context.Context, q querier, id uuid.UUID) (*store.Execution, error
 
 // find reads the executions that a condition selects.
 func find(ctx context.Context, q querier, where string, args ...any) ([]*store.Execution, error) {
-	rows, err := q.QueryContext(ctx, `SELECT body, state FROM executions WHERE `+where, args...)
+	rows, err := q.QueryContext(ctx, `SELECT body, state, initial, checkpoint FROM executions WHERE `+where, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	var list []*store.Execution
 	for rows.Next() {
-		var body, state []byte
-		if err := rows.Scan(&body, &state); err != nil {
+		var body, state, initial, checkpoint []byte
+		if err := rows.Scan(&body, &state, &initial, &checkpoint); err != nil {
 			return nil, err
 		}
 		x := new(store.Execution)
 		if err := json.Unmarshal(body, x); err != nil {
 			return nil, err
 		}
-		x.State = bytes.Clone(state)
+		x.State, x.Initial, x.Checkpoint = state, initial, checkpoint
 		list = append(list, x)
 	}
 	return list, rows.Err()
@@ -495,6 +553,29 @@ func bodies[T any](ctx context.Context, q querier, query string, args ...any) ([
 			return nil, err
 		}
 		list = append(list, v)
+	}
+	return list, rows.Err()
+}
+
+// trail reads the audit trail of an execution.
+func trail(ctx context.Context, q querier, id uuid.UUID) ([]store.AuditEntry, error) {
+	rows, err := q.QueryContext(ctx, `SELECT body, detail FROM audit WHERE execution = ? ORDER BY seq`, id[:])
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []store.AuditEntry
+	for rows.Next() {
+		var body, detail []byte
+		var entry store.AuditEntry
+		if err := rows.Scan(&body, &detail); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(body, &entry); err != nil {
+			return nil, err
+		}
+		entry.Detail = detail
+		list = append(list, entry)
 	}
 	return list, rows.Err()
 }
