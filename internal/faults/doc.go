@@ -37,7 +37,8 @@
 //   - w.start may be called several times: before, while and after. The starter repeats a start, under
 //     the same id, until the store has it. w.ended(n) waits until so many executions have ended.
 //   - w.allow(d, why) adds to the time that recovery may take; see world.bound for what it is made of.
-//     w.mayGiveUp() says that executions meant to succeed may be compensated instead.
+//     w.mayGiveUp() says that executions meant to succeed may be compensated instead, w.mayReportLate()
+//     that a worker may report an effect after its undo.
 //   - w.beside(setup) is a second world, on the broker and prefix of the first one.
 //   - w.note("…") adds a remark to the result, w.say("…") a line to the log with the time.
 //

@@ -4,7 +4,6 @@ package faults
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -114,94 +113,6 @@ func describe(xs []*store.Execution) string {
 	return b.String()
 }
 
-// checkEffects compares what the participants have seen with how the executions ended.
-func (w *world) checkEffects() {
-	w.t.Helper()
-	type key struct {
-		id   uuid.UUID
-		step string
-	}
-	done, undone := map[key]int{}, map[key]int{}
-	p := w.participants
-	p.mu.Lock()
-	for _, e := range p.known {
-		k := key{e.call.Execution, e.call.Step}
-		switch {
-		case e.call.Direction == "execute":
-			done[k]++
-		case !e.empty:
-			undone[k]++
-		}
-		w.result.Repeats += e.repeats
-	}
-	w.result.Effects += len(p.known)
-	p.mu.Unlock()
-	for k, n := range done {
-		if n > 1 || undone[k] > 1 {
-			w.result.Doubled++
-			w.fail("step %s of %s: %d effects, %d undos", k.step, k.id, n, undone[k])
-		}
-	}
-	ids := w.starter.started()
-	w.result.Executions += len(ids)
-	for n, id := range ids {
-		ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
-		x, err := w.observer.Get(ctx, id)
-		cancel()
-		if err != nil {
-			w.result.Lost++
-			w.fail("order %d: %v", n, err)
-			continue
-		}
-		w.result.Statuses[string(x.Status)]++
-		want := 0
-		if x.Status == store.StatusCompleted {
-			want = 1
-		}
-		lost := false
-		for _, step := range stepNames {
-			k := key{id, step}
-			if net := done[k] - undone[k]; net != want {
-				lost = true
-				w.fail("order %d is %s: step %s had %d effects and %d undos", n, x.Status, step, done[k], undone[k])
-			}
-		}
-		if lost {
-			w.result.Lost++
-		}
-		w.checkEnd(n, x)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := w.starter
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w.result.Overrun = max(w.result.Overrun, s.overrun.Seconds())
-	if s.overrun > answerTime {
-		w.t.Errorf("a call of the starter took %v longer than its ctx", s.overrun)
-	}
-}
-
-// checkEnd checks that an execution ended as it was meant to, with the state that its steps left.
-func (w *world) checkEnd(n int, x *store.Execution) {
-	w.t.Helper()
-	want := store.StatusCompleted
-	if (order{N: n}).fails() != "" {
-		want = store.StatusCompensated
-	}
-	gaveUp := w.lenient && (x.Status == store.StatusCompensated || x.Status == store.StatusFailed)
-	if x.Status != want && !gaveUp {
-		w.fail("order %d ended %s, want %s; failure %+v", n, x.Status, want, x.Failure)
-	}
-	var o order
-	if err := json.Unmarshal(x.State, &o); err != nil {
-		w.fail("order %d: state: %v", n, err)
-	}
-	if x.Status == store.StatusCompleted && !slices.Equal(o.Done, stepNames) {
-		w.fail("order %d: the state holds the results of %v, want %v", n, o.Done, stepNames)
-	}
-}
-
 // attempts returns the attempts of all executions.
 func (w *world) attempts() (all []store.Attempt) {
 	w.t.Helper()
@@ -227,6 +138,8 @@ func tally(all []store.Attempt) string {
 
 // checkConnections wants none left of the workers that have ended: at the proxies, by what they see of
 // the clients, and at PostgreSQL, by what it says itself.
+//
+// In a world beside another one the consumers of that one are still there.
 func (w *world) checkConnections() {
 	w.t.Helper()
 	if w.postgres != nil {
@@ -244,7 +157,7 @@ func (w *world) checkConnections() {
 			return left == ""
 		})
 	}
-	if w.rabbit != nil {
+	if w.rabbit != nil && !w.besides {
 		conn, err := amqp091.Dial(w.rabbit.direct)
 		w.must(err)
 		defer conn.Close()

@@ -127,6 +127,16 @@ func (p *participants) effect(c call) int {
 	return http.StatusOK
 }
 
+// effects returns all that has happened, each once.
+func (p *participants) effects() (all []*effect) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.known {
+		all = append(all, e)
+	}
+	return all
+}
+
 func (p *participants) greeted(pid int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

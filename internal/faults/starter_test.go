@@ -21,7 +21,7 @@ import (
 // a store may wait for the answer to a cancelled write for a few seconds, to be sure of its outcome.
 const (
 	startTimeout = 2 * time.Second
-	answerTime   = 6 * time.Second
+	answerTime   = 8 * time.Second
 )
 
 // A starter starts executions, and does not give up: it repeats a start under the same id until the
@@ -165,4 +165,11 @@ func (s *starter) hit() []uuid.UUID {
 		s.marked = len(s.ids)
 	}
 	return append([]uuid.UUID(nil), s.ids[:s.marked]...)
+}
+
+// longest returns by how much a call has outlived its ctx at most.
+func (s *starter) longest() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.overrun
 }

@@ -59,7 +59,8 @@ type world struct {
 
 	mu       sync.Mutex
 	extra    time.Duration // that recovery may take
-	lenient  bool          // mayGiveUp
+	may      leniency
+	besides  bool // made by beside
 	liftedAt time.Time
 	finished bool
 }
@@ -111,6 +112,7 @@ func (w *world) up(s setup) {
 func (w *world) beside(s setup) *world {
 	w.t.Helper()
 	v := newWorld(w.t, w.fault)
+	v.besides = true
 	s.Rabbit = false
 	v.up(s)
 	v.rabbit, v.set.Rabbit = w.rabbit, true
@@ -225,7 +227,12 @@ func (w *world) allow(d time.Duration, why string) {
 }
 
 // mayGiveUp says that executions that are meant to succeed may end compensated.
-func (w *world) mayGiveUp() { w.lenient = true }
+func (w *world) mayGiveUp() { w.may.giveUp = true }
+
+// mayReportLate says that workers may report the effect of a step that others have undone meanwhile:
+// its execution then ends compensation_failed, class late_effect, for a person to look at. Nothing of
+// it is left all the same, as the participants refuse what comes after its undo.
+func (w *world) mayReportLate() { w.may.late = true }
 
 // bound is how long recovery may take: an attempt of a dead worker, or a lost pointer, is looked at by
 // the first sweep after one lease and the margin; then what is left has to be worked off, with the
