@@ -170,10 +170,7 @@ func runWorker(ctx context.Context, s settings, st store.Store, log *slog.Logger
 	cfg := saga.Config{
 		Store: st, Worker: s.Name, Lease: s.Lease, SweepEvery: s.Sweep, Grace: s.Grace, StepTimeout: s.StepTimeout,
 		ChainFor: s.ChainFor, Handover: s.Handover, MaxResumes: s.MaxResumes, Workers: s.Workers, Exclusive: s.Exclusive,
-		Logger: log, Observe: func(_ context.Context, e saga.Event) {
-			log.Debug(string(e.Kind), "execution", e.Execution, "step", e.Step, "direction", string(e.Direction),
-				"attempt", e.Attempt, "epoch", e.Epoch, "reason", e.Reason, "error", e.Err)
-		},
+		Logger: log,
 	}
 	if s.ClockOff != 0 {
 		cfg.Now = func() time.Time { return time.Now().Add(s.ClockOff) }
