@@ -31,7 +31,8 @@
 // A user who declares needs configure, write and read on ^saga(\..*)?$. One
 // that works on what others have declared ([Verify]) needs write on
 // ^saga(\.dead)?$ and read on ^saga\.execute\..*$; one that only starts sagas
-// needs write on ^saga$.
+// needs write on ^saga$. An [Admin] that lists, replays or purges dead letters
+// needs read on ^saga\.dead$ and write on ^saga(\.dead)?$.
 package amqp
 
 import (
