@@ -219,6 +219,22 @@ func (r *rig) consuming(partition string) {
 	})
 }
 
+// depth waits until the queue has that many ready messages and consumers.
+func (r *rig) depth(wantReady, wantConsumers int) {
+	r.t.Helper()
+	var ready, consumers int
+	var err error
+	defer func() {
+		if r.t.Failed() {
+			r.t.Logf("the last depth is %d ready, %d consumers, %v", ready, consumers, err)
+		}
+	}()
+	eventually(r.t, "the queue has the wanted depth", func() bool {
+		ready, consumers, err = r.broker.Depth(r.t.Context(), "default")
+		return err == nil && ready == wantReady && consumers == wantConsumers
+	})
+}
+
 func (r *rig) start(opts *saga.StartOptions) uuid.UUID {
 	r.t.Helper()
 	x, err := r.orders.Start(r.t.Context(), saga.Resource{Type: "order", ID: "1"}, order{}, opts)
