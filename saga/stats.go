@@ -38,6 +38,8 @@ type SweepStats struct {
 	// StartedAt and EndedAt are those of the last one that ended without an
 	// error, by the engine's clock. Zero: none yet.
 	StartedAt, EndedAt time.Time
+	// Age is how long ago that was, when Stats was called; 0 if never.
+	Age time.Duration
 	// Claimed is how many executions it found due.
 	Claimed int
 	// Lag is for how long the one that was due longest had been due. Those that
@@ -49,6 +51,9 @@ type SweepStats struct {
 // Stats returns the counters. It does no I/O.
 func (e *Engine) Stats() Stats {
 	s := Stats{Sweep: e.stats.sweep()}
+	if !s.Sweep.EndedAt.IsZero() {
+		s.Sweep.Age = max(e.clock.now().Sub(s.Sweep.EndedAt), 0)
+	}
 	s.EventsQueued, s.EventsDropped = e.deliveries.stats()
 	s.Running, s.Attempts, s.LeasesLost = e.sessions.counts()
 	return s

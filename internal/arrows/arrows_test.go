@@ -32,6 +32,18 @@ var heavy = []string{
 	"database/sql",
 }
 
+const otel = "go.opentelemetry.io"
+
+// otelAPI is what the packages of OpenTelemetry's API are and link, besides the
+// standard library and uuid, and otelSDK what is not to be among them.
+var (
+	otelAPI = []string{
+		otel + "/otel", otel + "/auto/sdk", "github.com/go-logr/logr", "github.com/go-logr/stdr", "github.com/cespare/xxhash",
+		"github.com/google/uuid",
+	}
+	otelSDK = []string{otel + "/otel/sdk", otel + "/otel/exporters"}
+)
+
 // A pkg is a package of the module as it is built, without its tests.
 type pkg struct {
 	ImportPath string
@@ -90,6 +102,22 @@ var rules = []rule{
 		arrow: "web -> saga and store, with no broker, driver or mapper",
 		from:  below("web"),
 		bad:   linked(func(path string) bool { return isHeavy(path) || ours(path, "web", "saga", "store=") }),
+	},
+	{
+		arrow: "telemetry -> saga, store and the API of OpenTelemetry, with no SDK, broker, driver or mapper",
+		from:  below("telemetry"),
+		bad: linked(func(path string) bool {
+			return isHeavy(path) || ours(path, "telemetry", "saga", "store=") ||
+				!standard(path) && !under(path, module) && !slices.ContainsFunc(otelAPI, func(dir string) bool { return under(path, dir) }) ||
+				slices.ContainsFunc(otelSDK, func(dir string) bool { return under(path, dir) })
+		}),
+	},
+	{
+		arrow: "OpenTelemetry is linked through telemetry only",
+		from: func(name string) bool {
+			return !below("telemetry")(name) && !below("cmd")(name) && !below("examples")(name)
+		},
+		bad: linked(func(path string) bool { return under(path, otel) }),
 	},
 	{
 		arrow: "sagatest -> saga, store/memory and inproc",
@@ -172,6 +200,15 @@ func TestABrokenArrowIsNamed(t *testing.T) {
 		{"web", []string{module + "/saga", module + "/store", "net/http"}, ""},
 		{"web", []string{module + "/amqp", amqp091}, "web -> saga"},
 		{"web", []string{module + "/store/memory"}, "web -> saga"},
+		{"telemetry", []string{module + "/saga", module + "/store", otel + "/otel/metric", otel + "/auto/sdk", "github.com/go-logr/logr"}, ""},
+		{"telemetry", []string{otel + "/otel/sdk/trace"}, "telemetry -> saga"},
+		{"telemetry", []string{otel + "/otel/exporters/stdout/stdouttrace"}, "telemetry -> saga"},
+		{"telemetry", []string{"github.com/stretchr/testify/require"}, "telemetry -> saga"},
+		{"telemetry", []string{module + "/inproc"}, "telemetry -> saga"},
+		{"telemetry", []string{module + "/amqp", amqp091}, "telemetry -> saga"},
+		{"saga", []string{otel + "/otel/trace"}, "through telemetry only"},
+		{"amqp", []string{otel + "/otel"}, "through telemetry only"},
+		{"cmd/saga-demo", []string{module + "/telemetry", otel + "/otel/trace"}, ""},
 		{"storetest", []string{module + "/store", module + "/saga", "testing"}, ""},
 		{"storetest", []string{"github.com/stretchr/testify/require"}, "storetest -> store"},
 		{"sagatest", []string{module + "/saga", module + "/store", module + "/store/memory", module + "/inproc", "testing"}, ""},
