@@ -99,7 +99,7 @@ type Config struct {
 	// The emitter waits until Observe has returned, but 100 milliseconds at
 	// most. Then the observer is slow: until it has caught up nobody waits for
 	// it, at most 1024 events are kept for it, and more are dropped and counted
-	// ([Stats]). Nor is it waited for events that it causes itself by a call of
+	// ([Stats]); what is kept when the process ends is lost. Nor is it waited for events that it causes itself by a call of
 	// the engine with its ctx.
 	Observe func(ctx context.Context, e Event)
 

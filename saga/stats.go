@@ -30,7 +30,7 @@ type Stats struct {
 }
 
 // SweepStats are about the sweep, or, where there is nobody to publish to, about
-// the claims of [Engine.WorkStore].
+// the claims of [Engine.WorkStore], which are made while a worker is free.
 type SweepStats struct {
 	// Sweeps is how many have ended, Failed how many of them with an error of
 	// the store.
