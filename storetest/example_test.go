@@ -11,6 +11,7 @@ import (
 // The test of a store is one call. Write it in the store's package:
 //
 //	func TestConformance(t *testing.T) { … }
+//	func TestQueries(t *testing.T) { … }
 //	func BenchmarkStore(b *testing.B) { … }
 func ExampleRun() {
 	testConformance := func(t *testing.T) {
@@ -19,7 +20,10 @@ func ExampleRun() {
 			return s
 		}, nil)
 	}
-	_ = testConformance
+	testQueries := func(t *testing.T) { // where it is a store.Querier
+		storetest.RunQueries(t, func(t *testing.T) store.Store { return memory.New() }, nil)
+	}
+	_, _ = testConformance, testQueries
 }
 
 // A store whose lock covers all its executions says so, and one that outlives
@@ -29,6 +33,7 @@ func ExampleOptions() {
 		storetest.Run(t, func(t *testing.T) store.Store { return memory.New() }, &storetest.Options{
 			SingleWriter: false,
 			Reopen:       func(t *testing.T, s store.Store) store.Store { return s },
+			Require:      []string{"Advancer", "Cells", "Exclusiver", "Deleter", "Querier"},
 		})
 	}
 	_ = testConformance

@@ -76,7 +76,7 @@ func TestEveryCaseCanFail(t *testing.T) {
 // store that has one lock for all rows.
 func TestSingleWriterSkipsOneCase(t *testing.T) {
 	var skipped []string
-	for _, c := range allCases() {
+	for _, c := range cases() {
 		r := &recorder{ctx: t.Context()}
 		r.run(func() {
 			opts := &Options{SingleWriter: true}
@@ -98,7 +98,8 @@ func TestSingleWriterSkipsOneCase(t *testing.T) {
 }
 
 // TestAbilitiesAreSkipped runs the cases on a store that has the required
-// methods only.
+// methods only: the cases of abilities are skipped, or fail where these are
+// required.
 func TestAbilitiesAreSkipped(t *testing.T) {
 	n := 0
 	for _, c := range allCases() {
@@ -113,6 +114,17 @@ func TestAbilitiesAreSkipped(t *testing.T) {
 		}
 		if r.skipped {
 			n++
+		}
+	}
+	for _, c := range []testCase{advanceCases[0], cellCases[0], exclusiveCases[0], deleteCases[0], queryCases[0]} {
+		r := &recorder{ctx: t.Context()}
+		r.run(func() {
+			c.run(newEnv(r, struct{ store.Store }{memory.New()}, &Options{
+				Require: []string{"Advancer", "Cells", "Exclusiver", "Deleter", "Querier"},
+			}))
+		})
+		if !r.failed || r.skipped {
+			t.Errorf("%s does not fail although the ability is required", c.name)
 		}
 	}
 	optional := slices.Concat(advanceCases, cellCases, exclusiveCases, deleteCases, queryCases, countCases)

@@ -16,7 +16,7 @@ import (
 // equal only to somebody careless, and times just before, at and just after
 // what a filter asks for.
 const (
-	populationSize = 400
+	populationSize = 300
 	populationSeed = 20260304
 	anHour         = time.Hour
 )

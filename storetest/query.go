@@ -142,7 +142,7 @@ var queryCases = []testCase{
 		promise: "A Filter selects executions that satisfy every field that is set: every two of them together.",
 		run: func(e *env) {
 			q := querier(e)
-			fieldsTogether(e.population(), 2, 4, func(what string, f store.Filter) { e.selects(q, what, f) })
+			fieldsTogether(e.population(), 2, 3, func(what string, f store.Filter) { e.selects(q, what, f) })
 		},
 	},
 	{
