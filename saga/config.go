@@ -93,7 +93,8 @@ type Config struct {
 
 	// Observe, if not nil, is called for each event, after commit: one at a
 	// time, in the order in which they were emitted, in a goroutine that is not
-	// the emitter's. ctx has the values of the call that caused the event, and
+	// the emitter's. (A worker may emit before Start does: saga.started is not
+	// always the first one.) ctx has the values of the call that caused the event, and
 	// does not end. Panics are swallowed.
 	//
 	// The emitter waits until Observe has returned, but 100 milliseconds at

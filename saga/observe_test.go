@@ -91,7 +91,13 @@ func TestObserverThatBlocksDoesNotHoldTheEngine(t *testing.T) {
 						mine = append(mine, line[37:])
 					}
 				}
-				want := []string{"saga.started", "saga.step.started", "saga.step.finished", "saga.step.started", "saga.step.finished", "saga.completed"}
+				// A worker may be quicker than the caller of Start.
+				if i := slices.Index(mine, "saga.started"); i >= 0 {
+					mine = slices.Delete(mine, i, i+1)
+				} else {
+					t.Errorf("%s: its start is missing", id)
+				}
+				want := []string{"saga.step.started", "saga.step.finished", "saga.step.started", "saga.step.finished", "saga.completed"}
 				if !slices.Equal(mine, want) {
 					t.Errorf("%s: %q", id, mine)
 				}
