@@ -2,10 +2,13 @@ package amqp
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -68,10 +71,11 @@ func (d *dialer) dialOne(ctx context.Context, url string) (*session, error) {
 			"connection_name": d.cfg.connectionName(d.role),
 		},
 	}
-	if d.cfg.TLS != nil {
-		cfg.TLSClientConfig = d.cfg.TLS.Clone()
-	}
 	where := redacted(url)
+	u, err := amqp091.ParseURI(url)
+	if err != nil {
+		return nil, fmt.Errorf("amqp: connect to %s", where)
+	}
 	if d.cfg.Auth != nil {
 		actx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 		user, password, err := d.cfg.Auth(actx)
@@ -84,9 +88,9 @@ func (d *dialer) dialOne(ctx context.Context, url string) (*session, error) {
 
 	sock := &socket{timeout: d.cfg.Timeout}
 	release := func() bool { return true }
-	cfg.Dial = func(network, addr string) (net.Conn, error) {
+	cfg.Dial = func(string, string) (net.Conn, error) {
 		nd := net.Dialer{Timeout: d.cfg.Timeout, KeepAlive: 30 * time.Second}
-		c, err := nd.DialContext(ctx, network, addr)
+		c, err := nd.DialContext(ctx, "tcp", net.JoinHostPort(u.Host, strconv.Itoa(u.Port)))
 		if err != nil {
 			return nil, err
 		}
@@ -97,9 +101,14 @@ func (d *dialer) dialOne(ctx context.Context, url string) (*session, error) {
 		}
 		sock.Conn = c
 		release = context.AfterFunc(ctx, func() { c.Close() })
-		return sock, nil
+		return d.secured(ctx, sock, u)
 	}
-	conn, err := amqp091.DialConfig(url, cfg)
+	// What the broker says is filtered behind TLS, so TLS is not amqp091's matter.
+	plain := url
+	if u.Scheme == "amqps" {
+		plain = "amqp" + url[len("amqps"):]
+	}
+	conn, err := amqp091.DialConfig(plain, cfg)
 	release()
 	if err == nil && ctx.Err() != nil {
 		err = ctx.Err()
@@ -111,6 +120,52 @@ func (d *dialer) dialOne(ctx context.Context, url string) (*session, error) {
 		return nil, refused(fmt.Errorf("amqp: connect to %s: %w", where, err))
 	}
 	return newSession(conn, sock, where), nil
+}
+
+// secured speaks TLS over a socket if the URL says so, and filters what comes.
+func (d *dialer) secured(ctx context.Context, sock *socket, u amqp091.URI) (net.Conn, error) {
+	if u.Scheme != "amqps" {
+		return newFiltered(sock), nil
+	}
+	cfg, err := d.tlsConfig(u)
+	if err != nil {
+		return nil, err
+	}
+	c := tls.Client(sock, cfg)
+	if err := c.HandshakeContext(ctx); err != nil {
+		return nil, err
+	}
+	return newFiltered(c), nil
+}
+
+// tlsConfig returns the configuration for one connection: that of the Broker,
+// else what the URL says.
+func (d *dialer) tlsConfig(u amqp091.URI) (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: u.ServerName}
+	switch {
+	case d.cfg.TLS != nil:
+		cfg = d.cfg.TLS.Clone()
+	default:
+		if u.CACertFile != "" {
+			pem, err := os.ReadFile(u.CACertFile)
+			if err != nil {
+				return nil, fmt.Errorf("cacertfile: %w", err)
+			}
+			cfg.RootCAs = x509.NewCertPool()
+			if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+				return nil, fmt.Errorf("cacertfile: no certificate in %s", u.CACertFile)
+			}
+		}
+		if u.CertFile != "" && u.KeyFile != "" {
+			pair, err := tls.LoadX509KeyPair(u.CertFile, u.KeyFile)
+			if err != nil {
+				return nil, fmt.Errorf("certfile, keyfile: %w", err)
+			}
+			cfg.Certificates = []tls.Certificate{pair}
+		}
+	}
+	setDefault(&cfg.ServerName, u.Host) // the clone's: the next host has another name
+	return cfg, nil
 }
 
 // redacted returns where a URL leads to, without credentials and parameters.

@@ -40,6 +40,15 @@ func everyType() amqp091.Table {
 	}
 }
 
+// tooDeep is more than amqp091 reads.
+func tooDeep() amqp091.Table {
+	t := amqp091.Table{}
+	for range 100 {
+		t = amqp091.Table{"deeper": t}
+	}
+	return t
+}
+
 // TestPoison: whatever comes, it is acknowledged or put aside with a reason, and
 // the consumer goes on over the same connection.
 func TestPoison(t *testing.T) {
@@ -82,7 +91,7 @@ func TestPoison(t *testing.T) {
 				{"a step that it is not at", edit(`"a"`, `"nobody-knows"`), ""},
 				{"another direction", edit(`"execute","epoch"`, `"compensate","epoch"`), ""},
 			}
-			for _, headers := range []amqp091.Table{nil, everyType()} {
+			for _, headers := range []amqp091.Table{nil, everyType(), tooDeep()} {
 				for _, row := range bodies {
 					m := amqp091.Publishing{
 						Body: []byte(row.body), Headers: headers, MessageId: strings.Repeat("\xff", 255), Type: "\x00", ContentType: "image/png",

@@ -36,6 +36,11 @@ func newProxy(t *testing.T, target string) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newProxyOn(t, l, target)
+}
+
+func newProxyOn(t *testing.T, l net.Listener, target string) *proxy {
+	t.Helper()
 	p := &proxy{l: l, target: target, conns: map[net.Conn]bool{}}
 	p.open = sync.NewCond(&p.mu)
 	p.wg.Go(p.accept)
