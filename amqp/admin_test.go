@@ -80,6 +80,9 @@ func TestAdminChecksAndDeclares(t *testing.T) {
 	if _, _, err := a.Depth(t.Context(), "eu"); !errors.Is(err, amqp.ErrMisconfigured) {
 		t.Errorf("Depth of no queue: %v, want ErrMisconfigured", err)
 	}
+	if _, err := a.Dead(t.Context(), amqp.DeadQuery{}); !errors.Is(err, amqp.ErrMisconfigured) {
+		t.Errorf("Dead of no queue: %v, want ErrMisconfigured", err)
+	}
 	for range 2 {
 		if err := a.Declare(t.Context(), "eu"); err != nil {
 			t.Fatal(err)

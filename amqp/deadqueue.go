@@ -121,10 +121,6 @@ type deadQueue struct {
 // meanwhile, and calls act for each that is selected. Those for which act
 // returns true are removed, all others put back.
 func (a *Admin) scan(ctx context.Context, q *DeadQuery, r *DeadReport, act func(*deadQueue, *letter) (bool, error)) (err error) {
-	ready, _, err := a.depth(ctx, a.layout.dead())
-	if err != nil {
-		return err
-	}
 	most := q.Scan
 	setDefault(&most, 1000)
 	dq := &deadQueue{a: a}
@@ -140,7 +136,7 @@ func (a *Admin) scan(ctx context.Context, q *DeadQuery, r *DeadReport, act func(
 	if err := a.s.rpc(func() error { return dq.ch.Confirm(false) }); err != nil {
 		return fmt.Errorf("amqp: ask for confirmations: %w", err)
 	}
-	for r.Seen < min(ready, most) {
+	for ready := 1; r.Seen < min(ready, most); {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("amqp: dead letters: %w", err)
 		}
@@ -150,6 +146,9 @@ func (a *Admin) scan(ctx context.Context, q *DeadQuery, r *DeadReport, act func(
 		}
 		if x == nil {
 			break
+		}
+		if r.Seen == 0 { // a declaration would tell of a quorum queue as it was a while ago
+			ready += int(x.d.MessageCount)
 		}
 		r.Seen++
 		r.Unseen = max(ready-r.Seen, 0)
