@@ -32,7 +32,23 @@ func (w *world) lockRow(id uuid.UUID) (unlock func()) {
 	return func() { w.must(tx.Rollback(w.t.Context())) }
 }
 
-// deadLetters counts the messages in the dead-letter queue by their reason.
+// dead returns how many messages are in the dead-letter queue, which may not exist yet.
+func (w *world) dead() int {
+	w.t.Helper()
+	conn, err := amqp091.Dial(w.rabbit.direct)
+	w.must(err)
+	defer conn.Close()
+	ch, err := conn.Channel()
+	w.must(err)
+	q, err := ch.QueueDeclarePassive(w.settings.Prefix+".dead", true, false, false, false, nil)
+	if err != nil {
+		return 0
+	}
+	return q.Messages
+}
+
+// deadLetters takes the messages out of the dead-letter queue and counts them
+// by their reason.
 func (w *world) deadLetters() map[string]int {
 	w.t.Helper()
 	conn, err := amqp091.Dial(w.rabbit.direct)

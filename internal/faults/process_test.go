@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leveret-go/leveret/internal/testenv"
 	"github.com/leveret-go/leveret/saga"
 	"github.com/leveret-go/leveret/store"
 )
@@ -263,20 +264,26 @@ func workerBelieves(off time.Duration) func(*world) {
 }
 
 // Two services with stores of their own were given the same prefix: each finds pointers of the other
-// in its queue, and puts them aside. The store makes up for them.
+// in its queue, and puts them aside. Their stores make up for them; and at once, when one of them has
+// been given another prefix.
 func twoServicesOnOnePrefix(w *world) {
-	patient := settings{MaxResumes: 100}
-	w.up(setup{Store: onPostgres, Rabbit: true, Worker: patient})
-	v := w.beside(setup{Store: onPostgres, Worker: patient})
+	w.up(setup{Store: onPostgres, Rabbit: true})
+	v := w.beside(setup{Store: onPostgres})
+	w.work(1, nil)
+	mistaken := v.work(1, nil)[0]
+	began := time.Now()
+	w.start(40, 20*time.Millisecond)
+	v.start(40, 20*time.Millisecond)
+	w.until("pointers have been put aside", func() bool { return w.dead() >= 25 })
+	mistaken.term()
+	mistaken.exit()
+	v.settings.Prefix = testenv.Prefix(w.t)
+	w.t.Cleanup(v.removeQueues)
+	v.work(1, nil)
 	for _, x := range []*world{w, v} {
-		x.allow(60*time.Second, "every second pointer is put aside by the other service, which costs a lease each time")
-		x.work(1, nil)
+		x.allow(time.Since(began), "what was offered in vain is offered again after as long as it has waited")
+		x.lifted()
 	}
-	w.start(30, 20*time.Millisecond)
-	v.start(30, 20*time.Millisecond)
-	w.ended(1)
-	w.lifted() // it never is; what has been started by now shows how long it takes
-	v.lifted()
 	v.finish()
 	w.finish()
 	dead := w.deadLetters()
@@ -305,8 +312,9 @@ func transactionHoldsAnExecution(w *world) {
 		list, err := w.observer.Attempts(w.t.Context(), id)
 		w.must(err)
 		last := list[len(list)-1]
-		if last.Status != store.AttemptRunning || last.Number != 1 || time.Until(last.LeaseUntil) < 0 {
-			w.fail("an attempt was not renewed beside a locked one: %+v", last)
+		// It is renewed every third of a lease; a busy machine may be late with the last ones.
+		if last.Status != store.AttemptRunning || last.Number != 1 || last.LeaseUntil.Sub(last.StartedAt) < 2*w.settings.Lease {
+			w.fail("an attempt was not renewed beside a locked one, at %v: %+v", time.Now(), last)
 		}
 	}
 	gate.release()

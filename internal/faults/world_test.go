@@ -241,7 +241,7 @@ func (w *world) mayReportLate() { w.may.late = true }
 func (w *world) bound() time.Duration {
 	const (
 		margin = 2 * time.Second
-		busy   = 10 * time.Second
+		busy   = 20 * time.Second
 	)
 	s := w.settings
 	return time.Duration(s.Lease) + margin + time.Duration(s.Sweep)*6/5 + retryMost + w.extra + busy
