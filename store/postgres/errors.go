@@ -25,8 +25,11 @@ const (
 	codeUndefinedSchema = "3F000"
 )
 
-// constraintKey is the index that keeps start keys unique.
-const constraintKey = "executions_key"
+// The indexes that keep start keys and requests unique.
+const (
+	constraintKey     = "executions_key"
+	constraintRequest = "audit_request"
+)
 
 const (
 	maxTries    = 3  // of a call that failed with nothing written
@@ -44,9 +47,20 @@ func sqlstate(err error) string {
 
 // keyViolation reports whether a write gave an execution a key that another
 // one holds.
-func keyViolation(err error) bool {
+func keyViolation(err error) bool { return violates(err, constraintKey) }
+
+func violates(err error, constraint string) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && e.Code == codeUniqueViolation && e.ConstraintName == constraintKey
+	return ok && e.Code == codeUniqueViolation && e.ConstraintName == constraint
+}
+
+// requestUsed returns ErrRequestUsed for the error of a write whose audit entry
+// has the request of another, and any other error as it is.
+func requestUsed(err error) error {
+	if violates(err, constraintRequest) {
+		return store.ErrRequestUsed
+	}
+	return err
 }
 
 // rolledBack reports whether err is certain proof that nothing was written and
@@ -83,7 +97,8 @@ func named(err error) bool {
 		return true
 	}
 	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrExists) ||
-		errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrInvalid)
+		errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrInvalid) ||
+		errors.Is(err, store.ErrRequestUsed)
 }
 
 // An unsentError is an error from before anything to be written was sent.

@@ -1,20 +1,15 @@
 package postgres
 
 import (
-	"fmt"
-
 	"github.com/leveret-go/leveret/store"
 	"github.com/leveret-go/leveret/store/internal/rows"
 )
 
 // What the tests of plans and migrations look at.
 
-func (s *Store) ClaimSQL(limit int, partition bool) string {
-	if partition {
-		return fmt.Sprintf(s.sql.claimIn, limit)
-	}
-	return fmt.Sprintf(s.sql.claim, limit)
-}
+func (s *Store) ClaimSQL(q store.DueQuery) (string, []any) { return s.sql.claimDue(&q) }
+func (s *Store) RenewSQL() string                          { return s.sql.renew }
+func (s *Store) DeleteSQL() string                         { return s.sql.delete }
 
 func (s *Store) HolderSQL() string   { return s.sql.holder }
 func (s *Store) ConflictSQL() string { return s.sql.conflict }
@@ -25,6 +20,17 @@ func (s *Store) StalledSQL(q store.StalledQuery) string {
 
 func (s *Store) ForResourceSQL(r store.Resource, limit int) string {
 	return rows.ForResourceQuery(s.lists.NewSelect().Model(new([]rows.Execution)), s.tables, r, limit).String()
+}
+
+// Version1SQL makes the schema of the first version.
+func (s *Store) Version1SQL() string { return s.schemaSQL() + ";" + s.tableSQL() + ";" + s.render(1) }
+
+func (s *Store) ListSQL(f store.Filter, p store.Page) string {
+	return rows.ListQuery(s.lists, s.tables, &f, p).String()
+}
+
+func (s *Store) CountSQL(f store.Filter, by []store.Dimension, most int) string {
+	return rows.CountQuery(s.lists, s.tables, &f, by, most).String()
 }
 
 func (s *Store) Connections() (pool, control, lists int32) {

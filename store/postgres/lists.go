@@ -41,14 +41,31 @@ func (s *Store) ForResource(ctx context.Context, r store.Resource, limit int) ([
 	})
 }
 
+// List returns a page of executions; see [store.Querier]. There is an index for
+// the unfinished ones, one for those that ended without success, one for ranges
+// of Finished and one for resources; else the newest are read first, until the
+// page is full, however many that are, or the statement takes too long.
+func (s *Store) List(ctx context.Context, f store.Filter, p store.Page) (*store.List, error) {
+	return list(ctx, s, "list", func(ctx context.Context) (*store.List, error) {
+		return rows.ListExecutions(ctx, s.lists, s.tables, f, p)
+	})
+}
+
+// Count counts executions; see [store.Querier] and, for the indexes, List.
+func (s *Store) Count(ctx context.Context, f store.Filter, by []store.Dimension, most int) (*store.Counts, error) {
+	return list(ctx, s, "count", func(ctx context.Context) (*store.Counts, error) {
+		return rows.CountExecutions(ctx, s.lists, s.tables, f, by, most)
+	})
+}
+
 // list calls read, again when a connection was found dead.
-func list[T any](ctx context.Context, s *Store, op string, read func(context.Context) ([]T, error)) ([]T, error) {
+func list[T any](ctx context.Context, s *Store, op string, read func(context.Context) (T, error)) (none T, err error) {
 	if err := s.ready(ctx); err != nil {
-		return nil, err
+		return none, err
 	}
 	for try := 1; ; try++ {
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("postgres: %s: %w", op, err)
+			return none, fmt.Errorf("postgres: %s: %w", op, err)
 		}
 		limited, cancel := context.WithTimeout(ctx, s.listTimeout())
 		out, err := read(limited)
@@ -57,7 +74,7 @@ func list[T any](ctx context.Context, s *Store, op string, read func(context.Con
 			return out, nil
 		}
 		if try == maxTries || named(err) || ctx.Err() != nil || !(rolledBack(err) || lostConnection(err)) {
-			return nil, failedRead(ctx, op, err)
+			return none, failedRead(ctx, op, err)
 		}
 	}
 }

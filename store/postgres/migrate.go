@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -17,6 +18,9 @@ import (
 
 //go:embed migrations/001_executions.sql
 var migration001 string
+
+//go:embed migrations/002_operators.sql
+var migration002 string
 
 // A migration takes a schema from the version before to its own. Within a
 // major version of the library it only adds.
@@ -30,13 +34,17 @@ type migration struct {
 // migrations are in order; the version of the first is 1.
 var migrations = []migration{
 	{name: "executions", floor: 1, sql: migration001},
+	// A library of schema 1 would leave checkpoint and initial as they are when
+	// it moves the cursor and changes the state.
+	{name: "operators", floor: 2, sql: migration002},
 }
 
 // Migrate brings the schema to the version of this library: it makes what is
 // missing and never takes anything away. Any number of processes may call it
 // at once; one does the work and the others wait. Each migration is one
 // transaction, so that a crash leaves a schema of some version, from which the
-// next call goes on. It returns a [*store.SchemaError] with code too_new, and
+// next call goes on. When a table is in use it waits in short turns, so that the
+// service goes on meanwhile, until ctx ends. It returns a [*store.SchemaError] with code too_new, and
 // changes nothing, when the schema no longer supports this library.
 //
 // The user must be allowed to create the schema, or own it.
@@ -48,6 +56,9 @@ func (s *Store) Migrate(ctx context.Context) error {
 	defer s.rollback(ctx, c)
 	for {
 		done, err := s.migrateOnce(ctx, c)
+		if code := sqlstate(err); code == codeLockTimeout || code == codeDeadlock {
+			err = rest(ctx, lockPause)
+		}
 		if err != nil {
 			return failedRead(ctx, "migrate", err)
 		}
@@ -55,6 +66,22 @@ func (s *Store) Migrate(ctx context.Context) error {
 			s.checked.Store(true)
 			return nil
 		}
+	}
+}
+
+// lockPause is how long others have the tables to themselves before Migrate
+// asks for their locks again.
+const lockPause = 2 * time.Second
+
+// rest waits, and returns ctx's error when that ends it.
+func rest(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -134,7 +161,8 @@ func simple(ctx context.Context, c *pgx.Conn, sql string) error {
 // none) to that of this library, for operators who run it themselves, and ""
 // when there is nothing to do. Run it with psql -v ON_ERROR_STOP=1: each
 // migration is a transaction with its row in the table of migrations, and
-// fails, changing nothing, where it is applied already.
+// fails, changing nothing, where it is applied already, or where a table was
+// in use for 5 seconds: then run it again.
 func (s *Store) MigrationSQL(from int) string {
 	from = max(from, 0)
 	var b strings.Builder

@@ -65,7 +65,7 @@ func TestSchemaIsCheckedAtFirstUse(t *testing.T) {
 	dsn := testenv.Postgres(t)
 	pool := newPool(t, dsn)
 	s := open(t, dsn, nil)
-	missing := store.SchemaError{Code: store.SchemaMissing, Want: 1}
+	missing := store.SchemaError{Code: store.SchemaMissing, Want: 2}
 	wantSchemaError(t, s.CheckSchema(t.Context()), missing)
 	_, err := s.ID(t.Context())
 	wantSchemaError(t, err, missing)
@@ -86,7 +86,7 @@ func TestSchemaIsCheckedAtFirstUse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	newer(2, 1)
+	newer(3, 2)
 	if err := open(t, dsn, nil).Create(t.Context(), execution()); err != nil {
 		t.Errorf("a newer schema that supports this library: %v", err)
 	}
@@ -122,7 +122,7 @@ func TestOperatorsRunTheSQLThemselves(t *testing.T) {
 	dsn := testenv.Postgres(t)
 	s := open(t, dsn, &postgres.Config{Schema: "ops"})
 	sql := s.MigrationSQL(0)
-	if got := s.MigrationSQL(1); got != "" {
+	if got := s.MigrationSQL(2); got != "" {
 		t.Errorf("from the newest version: %q", got)
 	}
 	conn, err := pgx.Connect(t.Context(), dsn)

@@ -7,54 +7,58 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/leveret-go/leveret/internal/testenv"
 	"github.com/leveret-go/leveret/store"
+	"github.com/leveret-go/leveret/store/postgres"
 )
 
-// Of 20,000 executions every 40th is unfinished, of these every second due.
-const fill = `INSERT INTO saga.executions
-SELECT (lpad(to_hex(n), 8, '0') || '-0000-7000-8000-000000000000')::uuid, 'order', 1, 'default',
-	'order', (n / 2)::text, n::text,
-	CASE WHEN n % 40 = 0 THEN 'running' ELSE 'completed' END, 'execute', 'pay', 0, '[]',
-	NULL, NULL, NULL, NULL, NULL,
-	CASE WHEN n % 40 = 0 THEN timestamptz '2026-01-01' + n * interval '1 hour' / 10 END, NULL, NULL, 0, 0,
-	NULL, NULL, NULL, '', NULL, '',
-	'2026-01-01', '2026-01-01', '2026-01-01', NULL, 1, '{}'
-FROM generate_series(1, 20000) AS n`
+// Of 100,000 executions every 40th is unfinished and every 50th failed; of the
+// unfinished ones half are due. Each has an attempt and an audit entry.
+const fill = `ALTER TABLE saga.executions SET (autovacuum_enabled = false);
+INSERT INTO saga.executions (id, saga, version, partition, resource_type, resource_id, key, status, direction, step, epoch, ledger,
+	due_at, tries, resumes, failure_class, reason, trace_parent, created_at, updated_at, progress_at, finished_at, revision, state)
+SELECT (lpad(to_hex(n), 8, '0') || '-0000-7000-8000-000000000000')::uuid, 'order', 1, 'default', 'order', (n / 2)::text, n::text,
+	status, 'execute', 'pay', 0, '[]', CASE WHEN status = 'running' THEN at END, 0, 0,
+	CASE WHEN status = 'failed' THEN 'declined' END, '', '', at, at, at, CASE WHEN status <> 'running' THEN at END, 1, '{}'
+FROM (SELECT n, CASE WHEN n % 40 = 0 THEN 'running' WHEN n % 50 = 1 THEN 'failed' ELSE 'completed' END AS status,
+	timestamptz '2026-01-01' + n * interval '1 minute' AS at FROM generate_series(1, 100000) AS n) AS r;
+INSERT INTO saga.attempts (execution, step, direction, epoch, number, worker, status, started_at, lease_until, stack, reason, late, late_status)
+SELECT id, 'pay', 'execute', 0, 1, 'w', 'failed', created_at, created_at, '', '', false, '' FROM saga.executions;
+INSERT INTO saga.audit (execution, at, act, actor, reason, status_before, status_after)
+SELECT id, created_at, 'retry', 'ann', '', 'running', 'running' FROM saga.executions`
 
-func TestPlansUseTheIndexes(t *testing.T) {
+var afterHalf = time.Date(2026, 1, 1, 0, 50000, 0, 0, time.UTC)
+
+// filled returns a store with these rows, and a connection to look at plans.
+func filled(t *testing.T) (*postgres.Store, *pgx.Conn) {
+	t.Helper()
 	dsn := testenv.Postgres(t)
 	s := migrated(t, dsn, nil)
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(context.WithoutCancel(t.Context()))
-	columns := "id, saga, version, partition, resource_type, resource_id, key, status, direction, step, epoch, ledger, " +
-		"attempt_number, attempt_worker, attempt_started_at, attempt_lease_until, attempt_timeout_at, due_at, wake_at, offered_at, " +
-		"tries, resumes, failure_class, failure_message, failure_step, reason, request, trace_parent, created_at, updated_at, " +
-		"progress_at, finished_at, revision, state"
-	for _, sql := range []string{strings.Replace(fill, "saga.executions", "saga.executions ("+columns+")", 1), "ANALYZE saga.executions"} {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	if _, err := conn.Exec(t.Context(), fill, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
 	}
-	now := time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
-	id := execution().ID.String()
-	for _, c := range []struct {
-		name, sql, index string
-		args             []any
-	}{
-		{"ClaimDue", s.ClaimSQL(100, false), "executions_due", []any{now, now}},
-		{"ClaimDue of a partition", s.ClaimSQL(100, true), "executions_due", []any{now, now, "default"}},
-		{"holder of a key", s.HolderSQL(), "executions_key", []any{"order", "40", id}},
-		{"what is in the way", s.ConflictSQL(), "executions_key", []any{id, "order", "40"}},
-		{"Stalled", s.StalledSQL(store.StalledQuery{ProgressBefore: now, Limit: 100}), "executions_unfinished", nil},
-		{"ForResource", s.ForResourceSQL(store.Resource{Type: "order", ID: "77"}, 10), "executions_resource", nil},
-	} {
-		// A generic plan, because pgx prepares: it must not need the values.
+	return s, conn
+}
+
+// A planned is a statement whose plan must have an index.
+type planned struct {
+	name, sql, index string
+	args             []any
+}
+
+// explained checks plans with the values and without: a generic plan, because
+// pgx prepares.
+func explained(t *testing.T, conn *pgx.Conn, list []planned) {
+	t.Helper()
+	for _, c := range list {
 		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 			if _, err := conn.Exec(t.Context(), "SET plan_cache_mode = "+mode); err != nil {
 				t.Fatal(err)
@@ -65,6 +69,95 @@ func TestPlansUseTheIndexes(t *testing.T) {
 			}
 		}
 	}
+}
+
+func analyze(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), "ANALYZE saga.executions, saga.attempts, saga.audit"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPlansUseTheIndexes(t *testing.T) {
+	s, conn := filled(t)
+	id := execution().ID.String()
+	var ids, texts, numbers []string
+	for n := range 500 {
+		ids = append(ids, fmt.Sprintf("%08x-0000-7000-8000-000000000000", 3*n+1))
+		texts, numbers = append(texts, "w"), append(numbers, "1")
+	}
+	list := []planned{
+		{"holder of a key", s.HolderSQL(), "executions_key", []any{"order", "40", id}},
+		{"what is in the way", s.ConflictSQL(), "executions_key", []any{id, "order", "40"}},
+		{"Renew", s.RenewSQL(), "executions_pkey", []any{ids, texts, texts, numbers, numbers, texts, afterHalf, afterHalf, afterHalf, []string{}}},
+		{"Delete of executions", s.DeleteSQL(), "executions_pkey", []any{ids, numbers}},
+		{"Delete of attempts", s.DeleteSQL(), "attempts_pkey", []any{ids, numbers}},
+		{"Delete of audit entries", s.DeleteSQL(), "audit_pkey", []any{ids, numbers}},
+		{"Stalled", s.StalledSQL(store.StalledQuery{ProgressBefore: afterHalf, Limit: 100}), "executions_unfinished", nil},
+		{"ForResource", s.ForResourceSQL(store.Resource{Type: "order", ID: "77"}, 10), "executions_resource", nil},
+	}
+	for name, q := range map[string]store.DueQuery{
+		"ClaimDue":                        {},
+		"ClaimDue of a partition":         {Partition: "default"},
+		"ClaimDue but of all partitions":  {NotPartitions: []string{"default"}}, // all rows are passed over
+		"ClaimDue but of some partitions": {NotPartitions: []string{"a", "b", "c"}},
+		"ClaimDue but of a saga":          {Partition: "default", NotSagas: []string{"order", "refund"}},
+	} {
+		q.Now, q.Limit = afterHalf, 100
+		sql, args := s.ClaimSQL(q)
+		list = append(list, planned{name, sql, "executions_due", args})
+	}
+	t.Run("without statistics", func(t *testing.T) { explained(t, conn, list) })
+	analyze(t, conn)
+	t.Run("with statistics", func(t *testing.T) { explained(t, conn, list) })
+}
+
+// What can be found by an index is not looked for in the whole table.
+func TestListsAndCountsUseTheIndexes(t *testing.T) {
+	s, conn := filled(t)
+	analyze(t, conn)
+	old := store.Range{To: afterHalf.Add(-700 * time.Hour)} // what is purged is the smaller part
+	failed := []store.Status{store.StatusFailed}
+	completed := []store.Status{store.StatusCompleted}
+	var list []planned
+	for _, c := range []struct {
+		name   string
+		filter store.Filter
+		index  []string // one for each part
+		walk   bool     // of a list, by the primary key, newest first; a count reads on until it has enough
+	}{
+		{name: "unfinished", filter: store.Filter{Unfinished: true}, index: []string{"executions_unfinished"}},
+		{name: "running", filter: store.Filter{Statuses: []store.Status{store.StatusRunning}}, index: []string{"executions_unfinished"}},
+		{name: "failed", filter: store.Filter{Statuses: failed}, index: []string{"executions_unsuccessful"}},
+		{name: "failed of a saga", filter: store.Filter{Statuses: failed, Sagas: []string{"order"}}, index: []string{"executions_unsuccessful"}},
+		{
+			name:   "halted, failed, stalled or overdue",
+			filter: store.Filter{Attention: []store.Attention{store.AttentionHalted, store.AttentionFailed, store.AttentionStalled, store.AttentionOverdue}, At: afterHalf},
+			index:  []string{"executions_unfinished", "executions_unsuccessful"},
+		},
+		{name: "completed long ago", filter: store.Filter{Statuses: completed, Finished: old}, index: []string{"executions_"}},
+		{name: "finished long ago", filter: store.Filter{Finished: old}, index: []string{"executions_"}},
+		{name: "of a resource", filter: store.Filter{Resource: store.Resource{Type: "order", ID: "77"}}, index: []string{"executions_resource"}},
+		{name: "ids", filter: store.Filter{IDs: []uuid.UUID{uuid.New(), uuid.New()}}, index: []string{"executions_pkey"}},
+		{name: "all", walk: true},
+		{name: "of a saga", filter: store.Filter{Sagas: []string{"order"}}, walk: true},
+		{name: "completed", filter: store.Filter{Statuses: completed}, walk: true},
+	} {
+		for _, after := range []uuid.UUID{uuid.Nil, uuid.MustParse("00010000-0000-7000-8000-000000000000")} {
+			sql := s.ListSQL(c.filter, store.Page{Limit: 50, After: after})
+			if c.walk {
+				list = append(list, planned{"list: " + c.name, sql, "Backward using executions_pkey", nil})
+			}
+			for _, index := range c.index {
+				list = append(list, planned{"list: " + c.name, sql, index, nil})
+			}
+		}
+		for _, index := range c.index {
+			sql := s.CountSQL(c.filter, []store.Dimension{store.BySaga, store.ByStatus}, store.DefaultCount)
+			list = append(list, planned{"count: " + c.name, sql, index, nil})
+		}
+	}
+	explained(t, conn, list)
 }
 
 func explain(t *testing.T, conn *pgx.Conn, sql string, args []any) string {
@@ -80,8 +173,11 @@ func explain(t *testing.T, conn *pgx.Conn, sql string, args []any) string {
 	}
 	var list []string
 	for _, a := range args {
-		if at, ok := a.(time.Time); ok {
-			a = at.Format(time.RFC3339)
+		switch v := a.(type) {
+		case time.Time:
+			a = v.Format(time.RFC3339)
+		case []string:
+			a = "{" + strings.Join(v, ",") + "}"
 		}
 		list = append(list, fmt.Sprintf("'%v'", a))
 	}

@@ -32,8 +32,9 @@
 // [Store.PoolSize]). Besides the pool the store opens, when it first needs
 // them, up to 2 connections of its own for lease renewal, the sweep, the clock
 // and cells, so that none of these ever waits behind steps, and up to 2 for
-// the lists ([Store.Attempts], [Store.Audit], [Store.Stalled] and
-// [Store.ForResource]). They are configured like the pool's.
+// people and their tools: the lists ([Store.Attempts], [Store.Audit],
+// [Store.Stalled], [Store.ForResource], [Store.List] and [Store.Count]) and
+// [Store.Delete]. They are configured like the pool's.
 //
 // The store works with pgx's exec modes cache_statement (pgx's default), exec
 // and simple_protocol, and behind a PgBouncer that pools transactions: add
@@ -90,8 +91,9 @@ type Config struct {
 }
 
 // A Store keeps sagas in a schema of a PostgreSQL database. It is a
-// [store.Store], a [store.Advancer] and has [store.Cells]. WithLock locks one
-// row: executions do not wait for each other.
+// [store.Store], a [store.Advancer], a [store.Deleter] and a [store.Querier],
+// and has [store.Cells]. WithLock locks one row: executions do not wait for each
+// other.
 type Store struct {
 	cfg    Config
 	tables rows.Tables
@@ -100,7 +102,7 @@ type Store struct {
 	pool    *pgxpool.Pool // for steps: the caller's, unless owned
 	owned   bool
 	control *pgxpool.Pool // for what must not wait behind steps
-	listing *pgxpool.Pool // under lists; does not prepare, as bun writes arguments into the text
+	listing *pgxpool.Pool // under lists, and for Delete; does not prepare, as bun writes arguments into the text
 	lists   *bun.DB
 
 	checked atomic.Bool // the schema was found to fit
@@ -112,6 +114,8 @@ var (
 	_ store.Store    = (*Store)(nil)
 	_ store.Advancer = (*Store)(nil)
 	_ store.Cells    = (*Store)(nil)
+	_ store.Deleter  = (*Store)(nil)
+	_ store.Querier  = (*Store)(nil)
 )
 
 // The connections that a store opens besides its pool.

@@ -99,6 +99,8 @@ func step(x *store.Execution) store.Change {
 
 const mode = "default_query_exec_mode"
 
+var abilities = []string{"Advancer", "Cells", "Deleter", "Querier"}
+
 func TestConformance(t *testing.T) {
 	for name, newDSN := range map[string]func(t *testing.T) string{
 		"cache_statement": func(t *testing.T) string { return testenv.Postgres(t) },
@@ -116,9 +118,25 @@ func TestConformance(t *testing.T) {
 				s := migrated(t, dsn, &postgres.Config{Schema: schema})
 				schemas[s] = schema
 				return s
-			}, &storetest.Options{Reopen: func(t *testing.T, s store.Store) store.Store {
+			}, &storetest.Options{Require: abilities, Reopen: func(t *testing.T, s store.Store) store.Store {
 				return open(t, dsn, &postgres.Config{Schema: schemas[s]})
 			}})
+		})
+	}
+}
+
+func TestQueries(t *testing.T) {
+	for name, newDSN := range map[string]func(t *testing.T) string{
+		"cache_statement": func(t *testing.T) string { return testenv.Postgres(t) },
+		"pgbouncer":       func(t *testing.T) string { return with(testenv.PgBouncer(t, testenv.Postgres(t)), mode, "exec") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dsn := with(newDSN(t), "pool_max_conns", "12")
+			n := 0
+			storetest.RunQueries(t, func(t *testing.T) store.Store {
+				n++
+				return migrated(t, dsn, &postgres.Config{Schema: fmt.Sprintf("saga%d", n)})
+			}, &storetest.Options{Require: abilities})
 		})
 	}
 }

@@ -29,9 +29,11 @@ type statements struct {
 	attempt  string
 	audit    string
 	wake     string
-	claim    string // with %d for the limit
-	claimIn  string // of one partition
+	claim    string // with %s for more conditions, and %d for the limit
 	renew    string
+	delete   string
+
+	eraseAttempts, eraseAudit string
 
 	cell, cells, addCell, setCell, deleteCell string
 
@@ -51,7 +53,8 @@ const maxShape = 4
 func (s *statements) build(t rows.Tables, cfg Config) {
 	s.tables = t
 	executions, attempts, audit, cells := t.Name(rows.Executions), t.Name(rows.Attempts), t.Name(rows.Audit), t.Name(rows.Cells)
-	columns, ofX := rows.List(rows.Columns), rows.ListOf("x", rows.Columns)
+	// pgx scans the null of a json column as NULL, which a checkpoint may be.
+	read := strings.Replace(rows.ListOf("x", rows.Columns), `x."checkpoint"`, `x."checkpoint"::text`, 1)
 
 	s.id = fmt.Sprintf(`SELECT value::uuid FROM %s WHERE name = 'store'`, t.Name(rows.Meta))
 
@@ -62,11 +65,11 @@ func (s *statements) build(t rows.Tables, cfg Config) {
 		s.limits, ms(2*cfg.StatementTimeout))
 
 	s.insert = fmt.Sprintf(`INSERT INTO %s (%s) VALUES (%s) ON CONFLICT DO NOTHING`,
-		executions, columns, rows.Marks(rows.Dollar, 1, len(rows.Columns)))
+		executions, rows.List(rows.Columns), rows.Marks(rows.Dollar, 1, len(rows.Columns)))
 	s.conflict = fmt.Sprintf(`SELECT id FROM %s WHERE id = $1
 UNION ALL SELECT id FROM %s WHERE saga = $2 AND key = $3 AND key <> '' AND %s LIMIT 1`, executions, executions, rows.HoldsKey)
 	s.holder = fmt.Sprintf(`SELECT id FROM %s WHERE saga = $1 AND key = $2 AND key <> '' AND %s AND id <> $3`, executions, rows.HoldsKey)
-	s.get = fmt.Sprintf(`SELECT %s FROM %s WHERE id = $1`, columns, executions)
+	s.get = fmt.Sprintf(`SELECT %s FROM %s AS x WHERE id = $1`, read, executions)
 	s.lock = s.get + ` FOR NO KEY UPDATE`
 
 	s.attempt = fmt.Sprintf(`INSERT INTO %s AS k (%s) VALUES (%s)%s`,
@@ -82,43 +85,60 @@ WHERE id = $1 AND status IN ('running', 'waiting', 'compensating')`, executions)
 	// subquery with SKIP LOCKED and LIMIT may otherwise be run more than once.
 	// The limit is no parameter: a generic plan would take it for a tenth of
 	// all rows, and read the whole table to join them.
-	claim := func(where string) string {
-		return fmt.Sprintf(`WITH due AS MATERIALIZED (
+	s.claim = fmt.Sprintf(`WITH due AS MATERIALIZED (
 	SELECT id, due_at AS was FROM %s
-	WHERE due_at <= $1::timestamptz%s ORDER BY due_at, id LIMIT %%d FOR NO KEY UPDATE SKIP LOCKED
+	WHERE due_at <= $1::timestamptz%%s ORDER BY due_at, id LIMIT %%d FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE %s AS x SET due_at = $2::timestamptz, offered_at = coalesce(x.offered_at, $1::timestamptz)
 FROM due WHERE x.id = due.id
-RETURNING %s, due.was`, executions, where, executions, ofX)
-	}
-	s.claim = claim("")
-	s.claimIn = claim(" AND partition = $3")
+RETURNING %s, due.was`, executions, executions, read)
 
 	// l holds the newest version of each row that nobody else locks; a lease
-	// whose row is there, but not in l, is locked.
+	// whose row is there, but not in l, is locked. That is asked without EXISTS,
+	// which the server may answer by reading all ids into a hash table.
 	s.renew = fmt.Sprintf(`WITH q AS MATERIALIZED (
-	SELECT id::uuid AS id, step, direction, epoch, number, worker, ord
-	FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::int[], $6::text[])
-		WITH ORDINALITY AS u(id, step, direction, epoch, number, worker, ord)
+	SELECT id::uuid AS id, step, direction, epoch, number, worker, progress, ord
+	FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::int[], $6::text[], $10::text[])
+		WITH ORDINALITY AS u(id, step, direction, epoch, number, worker, progress, ord)
 ), l AS MATERIALIZED (
 	SELECT x.id, x.step, x.direction, x.epoch, x.attempt_number, x.attempt_worker, x.attempt_lease_until, x.request
 	FROM %[1]s AS x WHERE x.id IN (SELECT q.id FROM q) FOR NO KEY UPDATE OF x SKIP LOCKED
 ), h AS MATERIALIZED (
-	SELECT q.ord, l.id, l.attempt_lease_until <= $7::timestamptz AS lapsed,
+	SELECT q.ord, q.progress, l.id, l.attempt_lease_until <= $7::timestamptz AS lapsed,
 		coalesce(l.request->>'turn', '') <> '' AS interrupted
 	FROM q JOIN l ON l.id = q.id AND l.step = q.step AND l.direction = q.direction AND l.epoch = q.epoch
 		AND l.attempt_number = q.number AND l.attempt_worker = q.worker
 ), u AS (
 	UPDATE %[1]s AS x SET attempt_lease_until = $8::timestamptz, due_at = $9::timestamptz,
-		offered_at = CASE WHEN o.lapsed THEN NULL ELSE x.offered_at END
-	FROM (SELECT DISTINCT id, lapsed FROM h) AS o WHERE x.id = o.id
+		offered_at = CASE WHEN o.lapsed THEN NULL ELSE x.offered_at END,
+		attempt_progress = coalesce(o.progress::json, x.attempt_progress)
+	FROM (SELECT DISTINCT ON (id) id, lapsed, progress FROM h ORDER BY id, progress IS NULL, ord DESC) AS o WHERE x.id = o.id
 )
 SELECT q.ord, CASE
 	WHEN h.ord IS NOT NULL AND h.interrupted THEN 'interrupted'
 	WHEN h.ord IS NOT NULL THEN 'held'
-	WHEN l.id IS NULL AND EXISTS (SELECT FROM %[1]s AS e WHERE e.id = q.id) THEN 'locked'
+	WHEN l.id IS NULL AND (SELECT true FROM %[1]s AS e WHERE e.id = q.id) THEN 'locked'
 	ELSE 'lost' END
 FROM q LEFT JOIN h ON h.ord = q.ord LEFT JOIN l ON l.id = q.id`, executions)
+
+	// As in renew, l holds the newest versions of the rows. Arrays, not joins,
+	// name the rows to delete: any number of them is found by an index.
+	s.delete = fmt.Sprintf(`WITH l AS MATERIALIZED (
+	SELECT id, revision FROM %s WHERE id = ANY ($1::text[]::uuid[]) AND NOT %s FOR UPDATE SKIP LOCKED
+), g AS MATERIALIZED (
+	SELECT l.id FROM l
+	WHERE EXISTS (SELECT FROM unnest($1::text[], $2::bigint[]) AS u(id, revision) WHERE u.id::uuid = l.id AND u.revision = l.revision)
+), a AS (
+	DELETE FROM %s WHERE execution = ANY (ARRAY(SELECT id FROM g))
+), d AS (
+	DELETE FROM %s WHERE execution = ANY (ARRAY(SELECT id FROM g))
+)
+DELETE FROM %s WHERE id = ANY (ARRAY(SELECT id FROM g)) RETURNING id, revision`,
+		executions, rows.Unfinished, attempts, audit, executions)
+
+	s.eraseAttempts = fmt.Sprintf(`UPDATE %s SET failure_message = CASE WHEN failure_message IS NOT NULL THEN '' END, stack = '', reason = ''
+WHERE execution = $1`, attempts)
+	s.eraseAudit = fmt.Sprintf(`UPDATE %s SET reason = '', detail = NULL WHERE execution = $1`, audit)
 
 	s.cell = fmt.Sprintf(`SELECT value, revision FROM %s WHERE name = $1`, cells)
 	s.cells = fmt.Sprintf(`SELECT name, value, revision FROM %s WHERE starts_with(name, $1) ORDER BY name`, cells)
@@ -137,15 +157,15 @@ var (
 		"uuid", "text", "text", "int", "int", "text", "text", "timestamptz", "timestamptz", "timestamptz",
 		"text", "text", "text", "text", "text", "bool", "text",
 	}
-	auditTypes = []string{"uuid", "timestamptz", "text", "text", "text", "text", "text"}
+	auditTypes = []string{"uuid", "timestamptz", "text", "text", "text", "text", "text", "text", "text", "json"}
 )
 
 // write returns the statement that writes an execution at its revision,
 // together with its closed attempts and audit entries, and answers with the
 // number of executions written: 1 or 0, and then nothing else either. The
 // fence is evaluated on the newest version of the row, after the wait for its
-// lock. The parameters are those of UpdateColumns, the state if it is
-// written, id and revision, and those of the rows in order.
+// lock. The parameters are those of UpdateColumns, those of StateColumns if
+// the state is written, id and revision, and those of the rows in order.
 func (s *statements) write(sh shape) string {
 	if text, ok := s.writes.Load(sh); ok {
 		return text.(string)
@@ -154,8 +174,8 @@ func (s *statements) write(sh shape) string {
 	n := len(rows.UpdateColumns) + 1
 	fmt.Fprintf(&b, "WITH x AS (\n\tUPDATE %s SET %s", s.tables.Name(rows.Executions), rows.Sets(rows.Dollar, 1, rows.UpdateColumns))
 	if sh.state {
-		fmt.Fprintf(&b, `, "state" = $%d`, n)
-		n++
+		b.WriteString(", " + rows.Sets(rows.Dollar, n, rows.StateColumns))
+		n += len(rows.StateColumns)
 	}
 	fmt.Fprintf(&b, "\n\tWHERE id = $%d AND revision = $%d RETURNING id\n)", n, n+1)
 	n += 2

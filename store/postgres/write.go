@@ -18,8 +18,9 @@ import (
 // A write is a changed execution and its Change, ready to be sent.
 type write struct {
 	x        *store.Execution // as at its old revision
-	state    bool             // has changed
+	state    bool             // has changed, or the initial one
 	key      bool             // may conflict with another execution's
+	erase    bool             // what was recorded before
 	attempts []store.Attempt  // each key once
 	audit    []store.AuditEntry
 	wake     []store.Wake // in the order of their ids
@@ -27,7 +28,7 @@ type write struct {
 }
 
 func newWrite(x *store.Execution, c *store.Change) *write {
-	w := &write{x: x, attempts: mergeAttempts(c.Attempts), audit: c.Audit, create: c.Create}
+	w := &write{x: x, attempts: mergeAttempts(c.Attempts), audit: c.Audit, create: c.Create, erase: c.Erase}
 	if len(c.Wake) > 0 {
 		w.wake = slices.Clone(c.Wake)
 		slices.SortStableFunc(w.wake, func(a, b store.Wake) int { return bytes.Compare(a.ID[:], b.ID[:]) })
@@ -56,9 +57,10 @@ func mergeAttempts(attempts []store.Attempt) []store.Attempt {
 	return merged
 }
 
-// plain reports whether one statement can do it all.
+// plain reports whether one statement can do it all. It sees one moment, and
+// so cannot erase before it inserts.
 func (w *write) plain() bool {
-	return len(w.wake) == 0 && len(w.create) == 0 && len(w.attempts) <= maxShape && len(w.audit) <= maxShape
+	return !w.erase && len(w.wake) == 0 && len(w.create) == 0 && len(w.attempts) <= maxShape && len(w.audit) <= maxShape
 }
 
 // statement returns the text and values that write everything of a plain
@@ -72,7 +74,7 @@ func (s *Store) statement(w *write) (string, []any, error) {
 	sh := shape{state: w.state}
 	values := r.UpdateValues(rows.PlainValue)
 	if w.state {
-		values = append(values, r.State)
+		values = append(values, r.StateValues()...)
 	}
 	values = append(values, w.x.ID.String(), w.x.Revision)
 	if w.plain() {
@@ -124,6 +126,10 @@ func (s *Store) executeOnce(ctx context.Context, c *pgx.Conn, w *write) (pending
 	b := &pgx.Batch{}
 	b.Queue("SAVEPOINT leveret")
 	b.Queue(text, values...)
+	if w.erase {
+		b.Queue(s.sql.eraseAttempts, w.x.ID.String())
+		b.Queue(s.sql.eraseAudit, w.x.ID.String())
+	}
 	if !w.plain() {
 		for i := range w.attempts {
 			b.Queue(s.sql.attempt, rows.FromAttempt(&w.attempts[i]).Values(rows.PlainValue)...)
@@ -151,7 +157,7 @@ func (s *Store) executeOnce(ctx context.Context, c *pgx.Conn, w *write) (pending
 	}
 	var written int64
 	if err := br.QueryRow().Scan(&written); err != nil {
-		return nil, err
+		return nil, requestUsed(err)
 	}
 	if written == 0 {
 		return nil, store.ErrConflict
@@ -159,7 +165,7 @@ func (s *Store) executeOnce(ctx context.Context, c *pgx.Conn, w *write) (pending
 	for i := 2; i < b.Len(); i++ {
 		tag, err := br.Exec()
 		if err != nil {
-			return nil, err
+			return nil, requestUsed(err)
 		}
 		if i >= before && tag.RowsAffected() == 0 {
 			pending = append(pending, w.create[i-before])
@@ -214,16 +220,20 @@ func created(c *store.Change) {
 	}
 }
 
-// stateless returns x with a state that is valid for sure, to validate the
-// rest of it.
+// stateless returns x with a state that is valid for sure, and no initial one,
+// to validate the rest of it.
 func stateless(x *store.Execution) *store.Execution {
 	y := *x
-	y.State = json.RawMessage("{}")
+	y.State, y.Initial = json.RawMessage("{}"), nil
 	return &y
 }
 
+func sameState(x, y *store.Execution) bool {
+	return bytes.Equal(x.State, y.State) && bytes.Equal(x.Initial, y.Initial) && (x.Initial == nil) == (y.Initial == nil)
+}
+
 // Advance writes x and c if the revision is unchanged; see [store.Advancer].
-// It is one round trip, and two more when c creates or wakes executions.
+// It is one round trip, and two more when c creates, wakes or erases.
 func (s *Store) Advance(ctx context.Context, x *store.Execution, c store.Change) error {
 	checked := x
 	if c.SameState {
@@ -286,7 +296,7 @@ func (s *Store) advanceOnce(ctx context.Context, c *pgx.Conn, text string, value
 		return 0, err
 	}
 	err = br.QueryRow().Scan(&written)
-	return written, err
+	return written, requestUsed(err)
 }
 
 func (s *Store) advanceInTx(ctx context.Context, w *write) error {
@@ -314,8 +324,8 @@ func (s *Store) advanceInTx(ctx context.Context, w *write) error {
 
 // WithLock changes an execution under its row lock; see [store.Store]. It is
 // two round trips: BEGIN and SELECT … FOR NO KEY UPDATE, then the write and
-// COMMIT; one or two more when the write creates or wakes executions or takes
-// a start key. The lock is given back when this process or its connection
+// COMMIT; one or two more when the write creates or wakes executions, erases,
+// or takes a start key. The lock is given back when this process or its connection
 // dies, and by the server when fn takes longer than twice the statement
 // time-out.
 func (s *Store) WithLock(ctx context.Context, id uuid.UUID, fn func(x *store.Execution) (store.Change, error)) (*store.Execution, error) {
@@ -342,10 +352,10 @@ func (s *Store) WithLock(ctx context.Context, id uuid.UUID, fn func(x *store.Exe
 		return nil, fmt.Errorf("postgres: lock: %w", err)
 	}
 	if change.SameState {
-		x.State = old.State
+		x.State, x.Initial = old.State, old.Initial
 	}
 	w := newWrite(x, &change)
-	w.state = !bytes.Equal(x.State, old.State)
+	w.state = !sameState(x, old)
 	w.key = x.Key != "" && x.Status.HoldsKey() &&
 		!(old.Status.HoldsKey() && old.Key == x.Key && old.Saga == x.Saga)
 	checked := x
@@ -385,10 +395,10 @@ func (s *Store) writeLocked(ctx context.Context, c *pgx.Conn, w *write) error {
 		// It waits for nobody, as the lock is held: so the end of ctx, which
 		// would leave the outcome open, is not for it.
 		err := s.call(ctx, c, false, func(ctx context.Context) error { return s.writeAndCommit(ctx, c, w) })
-		if err != nil {
+		if err != nil && !named(err) {
 			return opaque("lock: write", err)
 		}
-		return nil
+		return err
 	}
 	err := s.call(ctx, c, true, func(ctx context.Context) error { return s.execute(ctx, c, w) })
 	if err != nil {
@@ -418,7 +428,7 @@ func (s *Store) writeAndCommit(ctx context.Context, c *pgx.Conn, w *write) (err 
 	defer func() { err = closed(br, err) }()
 	var written int64
 	if err := br.QueryRow().Scan(&written); err != nil {
-		return err
+		return requestUsed(err)
 	}
 	tag, err := br.Exec()
 	if err != nil {
