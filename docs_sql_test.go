@@ -45,11 +45,20 @@ func TestSQLOfDeployment(t *testing.T) {
 	defer exec("DROP OWNED BY " + role + "; DROP ROLE " + role)
 
 	blocks := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(read(t, "docs/deployment.md"), -1)
-	if len(blocks) < 2 {
-		t.Fatal("docs/deployment.md has no SQL any more")
+	if len(blocks) < 3 {
+		t.Fatal("docs/deployment.md lacks SQL")
 	}
+	made := 0
 	for _, b := range blocks {
+		if indexes := indexName.FindAllStringSubmatch(b[1], -1); indexes != nil {
+			sameIndexes(t, conn, b[1], indexes)
+			made += len(indexes)
+			continue
+		}
 		exec(strings.ReplaceAll(b[1], "TO shop", "TO "+role))
+	}
+	if made == 0 {
+		t.Error("docs/deployment.md makes no index")
 	}
 
 	u, err := url.Parse(dsn)
@@ -63,6 +72,38 @@ func TestSQLOfDeployment(t *testing.T) {
 	}
 	defer st.Close()
 	runWithFailure(t, st)
+}
+
+var indexName = regexp.MustCompile(`CREATE INDEX CONCURRENTLY IF NOT EXISTS (\w+)`)
+
+// sameIndexes checks that statements make the indexes that the migration makes.
+func sameIndexes(t *testing.T, conn *pgx.Conn, statements string, names [][]string) {
+	t.Helper()
+	definition := func(name string) (text string) {
+		t.Helper()
+		err := conn.QueryRow(t.Context(), "SELECT indexdef FROM pg_indexes WHERE schemaname = 'saga' AND indexname = $1", name).Scan(&text)
+		if err != nil {
+			t.Fatalf("index %s: %v", name, err)
+		}
+		return text
+	}
+	want := map[string]string{}
+	for _, name := range names {
+		want[name[1]] = definition(name[1])
+		if _, err := conn.Exec(t.Context(), "DROP INDEX saga."+name[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, sql := range strings.Split(strings.TrimSpace(statements), ";\n") {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%v\n%s", err, sql)
+		}
+	}
+	for name, text := range want {
+		if got := definition(name); got != text {
+			t.Errorf("the page makes %s\nand the migration %s", got, text)
+		}
+	}
 }
 
 // runWithFailure runs a saga that retries a step and is compensated.
