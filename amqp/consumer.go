@@ -104,6 +104,11 @@ func (c *Consumer) Partitions() map[string]int { return maps.Clone(c.workers) }
 // again, and the partition pauses, longer each time, instead of draining its
 // queue.
 //
+// While the engine's worker is paused ([saga.Engine.Taking]) Run consumes from
+// no queue, so that the broker gives the pointers to others and [Broker.Depth]
+// does not count it; what it had not begun goes back to its queue, once, and
+// what runs goes on to its end. It consumes again when the pause is over.
+//
 // At no time does it hold more deliveries that have not been begun than it has
 // free workers. While all of its workers are busy with deliveries that were
 // acknowledged early, it does not consume from the queue at all.

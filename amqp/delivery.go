@@ -20,6 +20,7 @@ type delivery struct {
 	d       amqp091.Delivery
 	round   int // the consumer it came from; -1: one that is gone
 	settled atomic.Bool
+	refused bool          // the engine did not look at it
 	over    chan struct{} // closed when nobody works on it any more
 }
 
@@ -36,8 +37,8 @@ func (d *delivery) settle(how func() error) {
 }
 
 // begin works on a delivery, on a slot of its own.
-func (in *intake) begin(ctx context.Context, m amqp091.Delivery, round int) {
-	d := &delivery{in: in, d: m, round: round, over: make(chan struct{})}
+func (in *intake) begin(ctx context.Context, w waiting) {
+	d := &delivery{in: in, d: w.d, round: w.round, over: make(chan struct{})}
 	p := in.p
 	p.mu.Lock()
 	p.running++
@@ -68,12 +69,16 @@ func (in *intake) begin(ctx context.Context, m amqp091.Delivery, round int) {
 }
 
 // leave frees the worker and settles the delivery: in this order, as another
-// one may come at once.
+// one may come at once. What the engine did not look at is left to the intake.
 func (d *delivery) leave(taken bool, how func() error) {
 	in, p := d.in, d.in.p
-	first := how != nil && d.settled.CompareAndSwap(false, true)
+	first := (how != nil || d.refused) && d.settled.CompareAndSwap(false, true)
 	p.mu.Lock()
 	p.running--
+	if first && d.refused {
+		in.back = append(in.back, waiting{d.d, d.round})
+		first = false
+	}
 	if taken {
 		p.slots.Release()
 	}
@@ -97,6 +102,9 @@ func (d *delivery) work(ctx context.Context) func() error {
 	}
 	r, err := p.c.e.Handle(ctx, pointer)
 	switch {
+	case errors.Is(err, saga.ErrPaused):
+		d.refused = true
+		return nil
 	case errors.Is(err, saga.ErrNotRunning):
 		p.stop(fmt.Errorf("amqp: consume: %w", err)) // no more than ctx's end, if that is why
 		return nil

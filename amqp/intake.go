@@ -23,7 +23,8 @@ var errConsumerEnded = errors.New("amqp: the broker ended the consumer: was its 
 // becomes free lets the next one come, and the sum stays the same. When the two
 // part, because a delivery was acknowledged early, or a worker was busy with
 // what came another way, the consumer is cancelled and a new one begun with the
-// number of workers that are free then; with none, none.
+// number of workers that are free then; with none, none. While the engine takes
+// no work there is none either, and what had not been begun is put back.
 type intake struct {
 	p      *partition
 	s      *session
@@ -38,11 +39,18 @@ type intake struct {
 	deliveries <-chan amqp091.Delivery // nil while there is no consumer
 	tag        string
 	since      time.Time
-	held       []amqp091.Delivery // came when nothing could be begun
+	held       []waiting // came when nothing could be begun
 
 	// Guarded by partition.mu.
-	round  int // counts consumers
-	credit int // what the broker may still send to the present one
+	round  int       // counts consumers
+	credit int       // what the broker may still send to the present one
+	back   []waiting // the engine would not take them
+}
+
+// A waiting delivery is one that has not been begun.
+type waiting struct {
+	d     amqp091.Delivery
+	round int // the consumer it came from; -1: one that is gone
 }
 
 // consume consumes on s until that, the channel or the consumer ends, or ctx;
@@ -75,6 +83,7 @@ func (in *intake) run(ctx context.Context) error {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
+		taking, pausing := in.p.c.e.Taking()
 		broker, changed := in.p.c.b.state.get()
 		if broker.connected {
 			in.p.leaveStore()
@@ -86,8 +95,11 @@ func (in *intake) run(ctx context.Context) error {
 			pause.Reset(wait)
 		}
 		if ctx.Err() == nil {
-			if err := in.adjust(ctx, broker.connected && wait <= 0); err != nil {
+			if err := in.adjust(ctx, taking && broker.connected && wait <= 0); err != nil {
 				return err
+			}
+			if !taking {
+				in.putBack()
 			}
 		}
 		select {
@@ -110,6 +122,7 @@ func (in *intake) run(ctx context.Context) error {
 		case <-tick.C:
 		case <-pause.C:
 		case <-changed:
+		case <-pausing:
 		case <-ctx.Done():
 			return in.drain(ctx)
 		}
@@ -136,6 +149,7 @@ func closedBy(e *amqp091.Error) error {
 // adjust begins and ends consumers so that the broker may send as many more
 // deliveries as can be begun; none, unless open.
 func (in *intake) adjust(ctx context.Context, open bool) error {
+	in.takeBack()
 	if !open {
 		return in.cancel(ctx)
 	}
@@ -143,9 +157,9 @@ func (in *intake) adjust(ctx context.Context, open bool) error {
 		if room, _ := in.look(); room == 0 {
 			break
 		}
-		d := in.held[0]
+		w := in.held[0]
 		in.held = in.held[1:]
-		in.begin(ctx, d, -1)
+		in.begin(ctx, w)
 	}
 	room, credit := in.look()
 	room -= len(in.held)
@@ -222,11 +236,32 @@ func (in *intake) receive(ctx context.Context, d amqp091.Delivery, live bool) {
 		round = in.round
 		in.p.mu.Unlock()
 	}
-	if broker, _ := in.p.c.b.state.get(); ctx.Err() != nil || !broker.connected || in.p.pause() > 0 {
-		in.held = append(in.held, d)
+	broker, _ := in.p.c.b.state.get()
+	taking, _ := in.p.c.e.Taking()
+	if ctx.Err() != nil || !taking || !broker.connected || in.p.pause() > 0 {
+		in.held = append(in.held, waiting{d, round})
 		return
 	}
-	in.begin(ctx, d, round)
+	in.begin(ctx, waiting{d, round})
+}
+
+// takeBack holds what the engine would not take.
+func (in *intake) takeBack() {
+	in.p.mu.Lock()
+	defer in.p.mu.Unlock()
+	in.held = append(in.held, in.back...)
+	in.back = nil
+}
+
+// putBack returns what is held to the queue. There is no consumer on the channel
+// now, so that the broker gives it to another one, or keeps it, and does not
+// send it here again.
+func (in *intake) putBack() {
+	in.takeBack()
+	for _, w := range in.held {
+		_ = w.d.Nack(false, true) // fails when the channel is gone: then it is back already
+	}
+	in.held = nil
 }
 
 // ackEarly acknowledges a delivery whose worker stays busy. The consumer is

@@ -50,6 +50,31 @@ func TestADeliveryThatIsLeftAloneIsNotSettled(t *testing.T) {
 	}
 }
 
+// What a paused engine did not look at is kept for the intake, which puts it back
+// when there is no consumer any more that it could come to.
+func TestARefusedDeliveryIsKept(t *testing.T) {
+	a := &acknowledger{}
+	in := &intake{p: &partition{slots: saga.NewSlots(1)}, round: 3}
+	d := &delivery{in: in, d: amqp091.Delivery{Acknowledger: a}, round: 3, refused: true}
+	in.p.slots.TryAcquire()
+	d.leave(true, nil)
+	if a.n.Load() != 0 || in.credit != 0 || len(in.back) != 1 || in.back[0].round != 3 {
+		t.Errorf("settled %d times, credit %d, kept %v", a.n.Load(), in.credit, in.back)
+	}
+	in.putBack()
+	if a.n.Load() != 1 || len(in.back)+len(in.held) != 0 {
+		t.Errorf("settled %d times, %v is left", a.n.Load(), in.back)
+	}
+
+	d = &delivery{in: in, d: amqp091.Delivery{Acknowledger: a}, round: 3, refused: true}
+	in.p.slots.TryAcquire()
+	d.settle(d.ack) // early
+	d.leave(true, nil)
+	if a.n.Load() != 2 || len(in.back) != 0 {
+		t.Errorf("a delivery that was acknowledged early is kept: settled %d times, %v", a.n.Load(), in.back)
+	}
+}
+
 // TestAlarmComesAndGoes: what the broker says of an alarm is the state, until
 // the session has ended.
 func TestAlarmComesAndGoes(t *testing.T) {

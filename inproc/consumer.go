@@ -101,6 +101,10 @@ func (c *Consumer) Partitions() map[string]int { return maps.Clone(c.workers) }
 // Run consumes until ctx is done; then it takes no more pointers, waits for
 // what its workers have begun, and returns nil. What is still queued stays so.
 //
+// While the engine's worker is paused ([saga.Engine.Taking]) Run takes nothing
+// from its queues, and [Broker.Depth] does not count it; what runs goes on to
+// its end. It takes pointers again when the pause is over.
+//
 // An error of the store makes a worker put its pointer back and pause, longer
 // each time, so that an outage does not drain the queues. Run outside
 // [saga.Engine.Run] returns an error that wraps [saga.ErrNotRunning]; a second
@@ -115,7 +119,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	for partition, n := range c.workers {
 		q := c.broker.queue(partition)
-		defer q.attend()()
+		workers.Go(func() { c.attend(work, q) })
 		for range n {
 			workers.Go(func() { c.work(work, q, stop) })
 		}
@@ -127,18 +131,43 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return context.Cause(work)
 }
 
+// attend counts the consumer at a queue while it takes from it.
+func (c *Consumer) attend(ctx context.Context, q *queue) {
+	for ctx.Err() == nil {
+		taking, changed := c.engine.Taking()
+		leave := func() {}
+		if taking {
+			leave = q.attend()
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		leave()
+	}
+}
+
 // work is one worker: a slot that is free when it waits here.
 func (c *Consumer) work(ctx context.Context, q *queue, stop context.CancelCauseFunc) {
 	pause := pauseFirst
 	for ctx.Err() == nil {
+		taking, changed := c.engine.Taking()
+		ready := q.ready
+		if !taking {
+			ready = nil
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case p := <-q.ready:
+		case <-changed:
+		case p := <-ready:
 			_, err := c.engine.Handle(ctx, p)
 			switch {
 			case err == nil:
 				pause = pauseFirst
+				continue
+			case errors.Is(err, saga.ErrPaused): // since this worker looked
+				q.put(p)
 				continue
 			case errors.Is(err, saga.ErrNotRunning):
 				q.put(p)

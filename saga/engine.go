@@ -38,6 +38,7 @@ type Engine struct {
 
 	storeID atomic.Pointer[uuid.UUID]
 
+	gate     gate
 	refused  refusals
 	life     lifecycle
 	sessions sessions
@@ -173,7 +174,7 @@ func (e *Engine) identity(ctx context.Context) (uuid.UUID, error) {
 // machine returns a machine for an execution that was just loaded.
 func (e *Engine) machine(x *store.Execution) *machine {
 	r := e.rules
-	r.direct = e.direct()
+	r.direct, r.paused = e.direct(), e.gate.now()
 	m := &machine{x: x, now: e.clock.now(), rules: r, plan: e.planFor(x)}
 	if e.clock.fixed == nil {
 		m.jitter = 2*mathrand.Float64() - 1

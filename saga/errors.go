@@ -16,6 +16,22 @@ var (
 	// ErrNotRetryable: a waiting or halted execution is not retried but
 	// resumed.
 	ErrNotRetryable = errors.New("saga: not retryable from this status")
+	// ErrNotFinished: only an execution that has ended can be rerun or erased.
+	ErrNotFinished = errors.New("saga: execution has not finished")
+	// ErrNoStep: the execution stands at no step yet, or has nothing left that
+	// could be skipped.
+	ErrNoStep = errors.New("saga: execution stands at no step")
+	// ErrNotInDoubt: only a step in doubt can be resolved.
+	ErrNotInDoubt = errors.New("saga: step is not in doubt")
+	// ErrNotEditable: the state can be edited only while the execution is
+	// halted, failed or compensation_failed.
+	ErrNotEditable = errors.New("saga: state cannot be edited in this status")
+	// ErrErased: the state of the execution was erased.
+	ErrErased = errors.New("saga: the execution's data was erased")
+	// ErrUnknownSaga: the saga, or this version of it, is not registered here.
+	ErrUnknownSaga = errors.New("saga: saga is not registered here")
+	// ErrRequestUsed: By.Request was used before, for something else.
+	ErrRequestUsed = errors.New("saga: the request was used before with other content")
 	// ErrNotHalted: only a halted execution can be resumed.
 	ErrNotHalted = errors.New("saga: execution is not halted")
 	// ErrAttemptRunning: an attempt is running under a live lease; try later,
@@ -33,6 +49,12 @@ var (
 	// ErrNotRunning: Handle was called while Run is not running, or is
 	// draining. The pointer was not looked at.
 	ErrNotRunning = errors.New("saga: engine is not running")
+	// ErrPaused: the worker is paused. The pointer was not looked at; it stays
+	// where it is.
+	ErrPaused = errors.New("saga: worker is paused")
+	// ErrNotSupported: the store lacks the optional ability that the call
+	// needs.
+	ErrNotSupported = errors.New("saga: not supported by this store")
 	// ErrRunning: Run was called while it is running.
 	ErrRunning = errors.New("saga: engine is running")
 )

@@ -42,6 +42,7 @@ const (
 	EventPointerUnknown      EventKind = "pointer.unknown"
 	EventPointerEarly        EventKind = "pointer.early"
 	EventPointerBusy         EventKind = "pointer.busy"
+	EventPointerPaused       EventKind = "pointer.paused" // its partition or saga is paused
 	EventPointerDead         EventKind = "pointer.dead"
 	EventPointerUnroutable   EventKind = "pointer.unroutable"  // reported by a transport
 	EventPointerUnpublished  EventKind = "pointer.unpublished" // Publish returned an error, or the broker refused it

@@ -90,7 +90,7 @@ func (e *explorer) ask(q question) (a answer) {
 		a.closed[i] = closing{tokenOf(t.Lease()), t.Late, t.Status == store.AttemptAbandoned}
 	}
 	for i := range m.change.Audit {
-		switch m.change.Audit[i].Act {
+		switch Act(m.change.Audit[i].Act) {
 		case ActReopen:
 			a.reopened++
 		case ActGiveUp:

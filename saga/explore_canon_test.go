@@ -117,8 +117,9 @@ func (e *explorer) forgetRow(y *world) {
 			y.told[i] = false
 		}
 	}
-	if worldReasons[r.reason] != reasonCancelled {
-		r.reason = 0
+	r.reason = 0 // words only
+	if worldTurns[r.way] != store.TurnCancel {
+		r.way = 0
 	}
 	if undone {
 		r.failed = 0 // the walk does not return to it

@@ -150,7 +150,7 @@ const (
 
 var (
 	actNames = []string{"Compensate", "Cancel", "Halt", "Resume", "Retry", "Compensate (force)", "Halt (force)", "Retry (force)"}
-	actVerbs = []string{ActCompensate, ActCancel, ActHalt, ActResume, ActRetry, ActCompensate, ActHalt, ActRetry}
+	actVerbs = []Act{ActCompensate, ActCancel, ActHalt, ActResume, ActRetry, ActCompensate, ActHalt, ActRetry}
 )
 
 // A scenario says what can happen.

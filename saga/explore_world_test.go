@@ -68,7 +68,8 @@ type worldRow struct {
 	due, wake                int8 // ticks from now; none: never
 	offered                  bool
 	tries, resumes           int8
-	failed                   int8 // the step of the failure, from 1; 0: none
+	failed                   int8 // the step of the cause, from 1; 0: none
+	way                      int8 // the turn it took
 	reason                   int8
 	turn                     int8 // of the request
 	halt                     bool
@@ -222,7 +223,7 @@ func (d *drawer) fill(r *worldRow) *store.Execution {
 	d.x = store.Execution{
 		ID: worldID, Saga: "walk", Version: 1, Partition: "default",
 		Status: worldStatuses[r.status], Direction: worldDirections[r.dir], Step: worldNames[r.step], Epoch: int(r.epoch),
-		Ledger: d.ledger[:len(d.plan)], Tries: int(r.tries), Resumes: int(r.resumes), Reason: worldReasons[r.reason],
+		Turn: worldTurns[r.way], Ledger: d.ledger[:len(d.plan)], Tries: int(r.tries), Resumes: int(r.resumes), Reason: worldReasons[r.reason],
 		CreatedAt: worldNow, UpdatedAt: worldNow, ProgressAt: worldNow,
 	}
 	x := &d.x
@@ -243,7 +244,7 @@ func (d *drawer) fill(r *worldRow) *store.Execution {
 	}
 	if r.failed > 0 {
 		d.failure = store.Failure{Class: "test", Message: "test", Step: worldNames[r.failed-1]}
-		x.Failure = &d.failure
+		x.Cause = &d.failure
 	}
 	if r.turn != 0 || r.halt {
 		d.request = store.Request{Turn: worldTurns[r.turn], Halt: r.halt, Actor: "test", Reason: "asked", At: worldNow}
@@ -260,7 +261,7 @@ func (d *drawer) read() (r worldRow) {
 	r = worldRow{
 		status: indexOf(worldStatuses, x.Status), dir: indexOf(worldDirections, x.Direction), step: indexOf(worldNames, x.Step),
 		epoch: int8(x.Epoch), due: ticksOf(x.DueAt), wake: ticksOf(x.WakeAt), offered: x.OfferedAt != nil,
-		tries: int8(x.Tries), resumes: int8(x.Resumes), reason: indexOf(worldReasons, x.Reason),
+		tries: int8(x.Tries), resumes: int8(x.Resumes), reason: indexOf(worldReasons, x.Reason), way: indexOf(worldTurns, x.Turn),
 	}
 	for i := range d.plan {
 		e, w := &x.Ledger[i], &r.ledger[i]
@@ -271,8 +272,8 @@ func (d *drawer) read() (r worldRow) {
 		r.open, r.num, r.proc = true, int8(a.Number), indexOf(worldProcs, a.Worker)
 		r.lease, r.body = ticks(a.LeaseUntil, -ticksMargin), ticksOf(a.TimeoutAt)
 	}
-	if x.Failure != nil {
-		r.failed = 1 + indexOf(worldNames, x.Failure.Step)
+	if x.Cause != nil {
+		r.failed = 1 + indexOf(worldNames, x.Cause.Step)
 	}
 	if q := x.Request; q != nil {
 		r.turn, r.halt = indexOf(worldTurns, q.Turn), q.Halt

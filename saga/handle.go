@@ -15,7 +15,8 @@ import (
 // that may take as long as the steps do.
 //
 // It returns ErrNotRunning, having looked at nothing, while [Engine.Run] is not
-// running or is draining: the consumer leaves the pointer where it is. After any
+// running or is draining, and ErrPaused while this worker is paused: the
+// consumer leaves the pointer where it is. After any
 // other error the pointer is done with, too (Result says Ack): the execution
 // comes due again. Errors are those of the store; a consumer that gets them
 // should pause before it goes on.
@@ -30,6 +31,9 @@ func (e *Engine) Handle(ctx context.Context, p Pointer) (Result, error) {
 		return Result{}, ErrNotRunning
 	}
 	defer e.life.leave()
+	if taking, _ := e.gate.taking(); !taking {
+		return Result{}, ErrPaused
+	}
 	ctx = context.WithoutCancel(ctx)
 	if p.V > PointerVersion {
 		return e.dropped(ctx, p, Result{DeadLetter, DeadVersion}), nil
@@ -69,7 +73,7 @@ func (e *Engine) Handle(ctx context.Context, p Pointer) (Result, error) {
 func (e *Engine) dropped(ctx context.Context, p Pointer, r Result) Result {
 	kind, ok := map[string]EventKind{
 		DropOrphan: EventPointerOrphan, DropStale: EventPointerStale, DropBusy: EventPointerBusy,
-		DropEarly: EventPointerEarly, DropUnknown: EventPointerUnknown,
+		DropEarly: EventPointerEarly, DropUnknown: EventPointerUnknown, DropPaused: EventPointerPaused,
 		DeadForeignStore: EventPointerDead, DeadFutureEpoch: EventPointerDead, DeadVersion: EventPointerDead,
 	}[r.Reason]
 	if ok {
@@ -154,7 +158,8 @@ func (e *Engine) workOne(ctx context.Context, x *store.Execution, start time.Tim
 	s := e.sessions.add(e, x)
 	defer e.sessions.remove(s)
 	r := e.runBody(ctx, x, s)
-	chain := e.cfg.Handover == HandoverChain && time.Since(start) < e.cfg.ChainFor && !e.life.isDraining()
+	taking, _ := e.gate.taking()
+	chain := e.cfg.Handover == HandoverChain && time.Since(start) < e.cfg.ChainFor && taking && !e.life.isDraining()
 	return e.settle(ctx, x, s, r, chain, c)
 }
 

@@ -38,6 +38,8 @@ type rules struct {
 	stepTimeout time.Duration
 	maxResumes  int
 	onStalled   OnStalled
+	// paused: what must not move.
+	paused *pauseSet
 	// direct: pointers cannot be published (now), the store is worked directly:
 	// new work is due at once.
 	direct bool
@@ -121,9 +123,12 @@ func (m *machine) wait(at time.Time) {
 	m.x.WakeAt = &at
 }
 
+// paused reports whether the execution must not move now.
+func (m *machine) paused() bool { return m.rules.paused.holds(m.x) }
+
 // offer plans a pointer to the execution's position.
 func (m *machine) offer() {
-	if m.rules.direct {
+	if m.rules.direct || m.paused() {
 		m.due(m.now)
 		return
 	}
@@ -138,6 +143,9 @@ func (m *machine) moveTo(step string, d store.Direction) {
 	x := m.x
 	if x.Direction != d {
 		m.resetOpens()
+	}
+	if x.Direction != d || x.Step != step {
+		x.Checkpoint = nil
 	}
 	x.Step, x.Direction = step, d
 	x.Tries, x.WakeAt = 0, nil
@@ -247,6 +255,9 @@ func (m *machine) finish(status store.Status) {
 	x.Status, x.FinishedAt = status, &now
 	x.DueAt, x.WakeAt, x.OfferedAt, x.Request = nil, nil, nil, nil
 	x.Tries, x.Resumes = 0, 0
+	if status != store.StatusFailed { // Retry goes on from its checkpoint
+		x.Checkpoint = nil
+	}
 	x.ProgressAt = now
 	m.publish = false
 	m.touch()
@@ -260,7 +271,8 @@ func (m *machine) finish(status store.Status) {
 // halt parks the execution for a person.
 func (m *machine) halt(reason string) {
 	x := m.x
-	x.Status, x.Reason = store.StatusHalted, reason
+	x.Status = store.StatusHalted
+	x.Reason, x.ReasonBy = reason, ""
 	x.DueAt, x.WakeAt, x.OfferedAt, x.Request = nil, nil, nil, nil
 	m.publish = false
 	m.touch()
@@ -268,13 +280,17 @@ func (m *machine) halt(reason string) {
 }
 
 // audit records what somebody did.
-func (m *machine) audit(act string, by By, before store.Status) {
+func (m *machine) audit(act Act, by By, before store.Status) *store.AuditEntry {
 	m.change.Audit = append(m.change.Audit, store.AuditEntry{
-		Execution: m.x.ID, At: m.now, Act: act, Actor: by.Actor, Reason: by.Reason,
-		Before: before, After: m.x.Status,
+		Execution: m.x.ID, At: m.now, Act: string(act), Actor: by.Actor, Reason: by.Reason,
+		Before: before, After: m.x.Status, Request: by.Request,
 	})
 	m.touch()
+	return &m.change.Audit[len(m.change.Audit)-1]
 }
+
+// because says why the execution halts, compensates or ended, and who said so.
+func (m *machine) because(reason, by string) { m.x.Reason, m.x.ReasonBy = reason, by }
 
 // stepFailure is a failure of the cursor's step.
 func (m *machine) stepFailure(class, format string, args ...any) *store.Failure {

@@ -6,20 +6,6 @@ import (
 	"github.com/leveret-go/leveret/store"
 )
 
-// The acts, as they stand in the audit trail.
-const (
-	ActRetry       = "retry"
-	ActCompensate  = "compensate"
-	ActCancel      = "cancel"
-	ActHalt        = "halt"
-	ActResume      = "resume"
-	ActResumeStuck = "resume_stuck"
-	ActReopen      = "reopen"      // by the engine: a late effect has to be undone
-	ActLateEffect  = "late_effect" // by the engine: an effect came after its undo
-	ActGiveUp      = "give_up"     // by the engine: pointers got lost again and again
-	ActAbandon     = "abandon"     // by the engine: an attempt of a dead predecessor, see Config.Exclusive
-)
-
 // engineBy is who acts when no person does.
 func engineBy(reason string) By { return By{Actor: "engine", Reason: reason} }
 
@@ -33,33 +19,42 @@ func (m *machine) actDone() {
 // act performs an operator's act, or leaves it as a request for the open
 // attempt to settle. It returns an error, having changed nothing, when the act
 // is not possible.
-func (m *machine) act(act string, by By, force bool) error {
+func (m *machine) act(act Act, by By, force bool) error {
+	return m.operate(act, by, nil, func() error {
+		switch act {
+		case ActRetry:
+			return m.retry(force)
+		case ActCompensate:
+			return m.turn(store.TurnCompensate, by, force)
+		case ActCancel:
+			return m.turn(store.TurnCancel, by, force)
+		case ActHalt:
+			return m.haltAct(by, force)
+		case ActResume:
+			return m.resume()
+		case ActSkipStep:
+			return m.skipStep(by, force)
+		}
+		return fmt.Errorf("%w: act %q is not known", ErrInvalid, act)
+	})
+}
+
+// operate lets f do what somebody asked for, and records it.
+func (m *machine) operate(act Act, by By, detail *auditDetail, f func() error) error {
 	before := m.x.Status
 	requested := m.x.Request
-	var err error
-	switch act {
-	case ActRetry:
-		err = m.retry(force)
-	case ActCompensate:
-		err = m.turn(store.TurnCompensate, by, force)
-	case ActCancel:
-		err = m.turn(store.TurnCancel, by, force)
-	case ActHalt:
-		err = m.haltAct(by, force)
-	case ActResume:
-		err = m.resume()
-	default:
-		err = fmt.Errorf("%w: act %q is not known", ErrInvalid, act)
-	}
-	if err != nil {
+	if err := f(); err != nil {
 		return err
 	}
-	m.audit(act, by, before)
+	entry := m.audit(act, by, before)
+	if detail != nil {
+		entry.Digest, entry.Detail = detail.digest, detail.json
+	}
 	kind := EventActDone
 	if m.x.Request != nil && m.x.Request != requested && act != ActResume { // Resume only takes back
 		kind = EventActRequested
 	}
-	m.emit(kind).Reason = act
+	m.emit(kind).Reason = string(act)
 	return nil
 }
 
@@ -82,10 +77,16 @@ func (m *machine) retry(force bool) error {
 	x := m.x
 	switch x.Status {
 	case store.StatusFailed:
-		x.Status, x.FinishedAt, x.Failure, x.Reason = store.StatusRunning, nil, nil, ""
-		m.epochUp()
+		if x.ErasedAt != nil {
+			return ErrErased
+		}
+		m.takeUp()
 	case store.StatusCompensationFailed:
+		if x.ErasedAt != nil {
+			return ErrErased
+		}
 		x.Status, x.FinishedAt = store.StatusCompensating, nil
+		m.overcome()
 		for i := range x.Ledger {
 			if e := &x.Ledger[i]; e.Stray {
 				e.Stray, e.Status = false, store.StepDone
@@ -116,6 +117,14 @@ func (m *machine) retry(force bool) error {
 	return nil
 }
 
+// takeUp lets a failed or halted execution run again from its cursor.
+func (m *machine) takeUp() {
+	x := m.x
+	x.Status, x.FinishedAt, x.Failure, x.Cause, x.Turn = store.StatusRunning, nil, nil, nil, store.TurnNone
+	m.because("", "")
+	m.epochUp()
+}
+
 // turn is Compensate and Cancel.
 func (m *machine) turn(t store.Turn, by By, force bool) error {
 	x := m.x
@@ -138,18 +147,28 @@ func (m *machine) turn(t store.Turn, by By, force bool) error {
 		return nil
 	}
 	x.Request = nil
-	m.turnNow(t)
+	m.turnNow(t, by.Actor)
 	m.actDone()
 	return nil
 }
 
-func (m *machine) turnNow(t store.Turn) {
-	m.x.Reason = reasonOperator
-	if t == store.TurnCancel {
-		m.x.Reason = reasonCancelled
-	}
+func (m *machine) turnNow(t store.Turn, actor string) {
+	x := m.x
+	x.Turn, x.Failure, x.Cause = t, nil, nil
+	m.because(turnReason(t), actor)
 	m.epochUp()
 	m.flip()
+}
+
+// turnReason is the word for a turn.
+func turnReason(t store.Turn) string {
+	switch t {
+	case store.TurnCancel:
+		return reasonCancelled
+	case store.TurnCompensate:
+		return reasonOperator
+	}
+	return ""
 }
 
 // haltAct is Halt.
@@ -174,11 +193,12 @@ func (m *machine) haltAct(by By, force bool) error {
 	if q := x.Request; q != nil {
 		x.Request = nil
 		if q.Turn != store.TurnNone && x.Direction == store.DirectionExecute {
-			m.turnNow(q.Turn)
+			m.turnNow(q.Turn, q.Actor)
 		}
 	}
 	if !m.ended() {
 		m.halt(by.Reason)
+		x.ReasonBy = by.Actor
 	}
 	return nil
 }
@@ -191,11 +211,12 @@ func (m *machine) applyRequest() {
 	x.Request = nil
 	m.touch()
 	if q.Turn != store.TurnNone && x.Direction == store.DirectionExecute && !x.Status.Finished() {
-		m.turnNow(q.Turn)
+		m.turnNow(q.Turn, q.Actor)
 		m.actDone()
 	}
 	if q.Halt && !m.ended() {
 		m.halt(q.Reason)
+		x.ReasonBy = q.Actor
 	}
 }
 
@@ -217,7 +238,7 @@ func (m *machine) resume() error {
 		m.touch()
 		return nil
 	}
-	x.Reason = ""
+	m.because(turnReason(x.Turn), "")
 	m.epochUp()
 	m.emit(EventResumed)
 	if x.Direction == store.DirectionCompensate {

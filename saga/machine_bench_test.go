@@ -334,7 +334,7 @@ func (b *bench) wake() *bench {
 var ann = By{Actor: "ann", Reason: "because"}
 
 // act lets a process without the definition act.
-func (b *bench) act(act string, force bool) error {
+func (b *bench) act(act Act, force bool) error {
 	b.t.Helper()
 	p := b.plan
 	b.plan = nil
@@ -343,7 +343,7 @@ func (b *bench) act(act string, force bool) error {
 }
 
 // must is act that has to succeed.
-func (b *bench) must(act string, force bool) *bench {
+func (b *bench) must(act Act, force bool) *bench {
 	b.t.Helper()
 	if err := b.act(act, force); err != nil {
 		b.t.Fatalf("%s: %v; %s", act, err, b)

@@ -44,6 +44,10 @@ func (m *machine) advance(chained bool, inherit *time.Time) (reason string) {
 		if x.WakeAt != nil && x.WakeAt.After(m.now.Add(earlyTolerance)) {
 			return DropEarly
 		}
+		if m.paused() {
+			m.notePaused()
+			return DropPaused
+		}
 		if x.Direction == store.DirectionCompensate && x.Attempt == nil && m.retarget() {
 			continue
 		}
@@ -96,6 +100,23 @@ func (m *machine) noteUnknown() {
 	m.due(m.now.Add(min(max(since, time.Second), 2*time.Minute)))
 }
 
+// notePaused leaves a paused execution where it is: due, offered to nobody, and
+// so taken up in its turn when the pause ends.
+func (m *machine) notePaused() {
+	x := m.x
+	if m.ended() || x.DueAt == nil || m.live() {
+		return
+	}
+	if x.OfferedAt == nil && !x.DueAt.After(m.now) || x.WakeAt != nil && x.WakeAt.After(m.now) {
+		return
+	}
+	at := m.now
+	if x.OfferedAt != nil && x.OfferedAt.Before(at) {
+		at = *x.OfferedAt // its place among those that wait
+	}
+	m.due(at)
+}
+
 // adopt gives a declared execution the plan of this build.
 func (m *machine) adopt() {
 	x := m.x
@@ -107,6 +128,7 @@ func (m *machine) adopt() {
 // passRemoved goes on behind a step that this build does not run any more.
 func (m *machine) passRemoved() {
 	raise(m.entry(), store.StepSkipped)
+	m.overcome()
 	m.emit(EventStepSkipped).Reason = "removed"
 	m.moveOn()
 }

@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 
@@ -154,10 +155,29 @@ func (m *machine) ledgerAndState(r result) {
 		e.Status = store.StepUndone
 	}
 	if r.state != nil {
-		x.State = r.state
+		m.setState(r.state)
 	}
 	if r.kind == interrupted || r.kind == snoozed {
 		x.Tries--
+	}
+}
+
+// setState writes the state, and keeps the one the execution started with.
+func (m *machine) setState(s json.RawMessage) {
+	x := m.x
+	if x.Initial == nil && !bytes.Equal(x.State, s) {
+		x.Initial = x.State
+	}
+	x.State = s
+}
+
+// overcome takes back the failure of a step that has succeeded after all: what
+// remains is what the execution is compensated for.
+func (m *machine) overcome() {
+	m.x.Failure = nil
+	if m.x.Cause != nil {
+		f := *m.x.Cause
+		m.x.Failure = &f
 	}
 }
 
@@ -171,11 +191,12 @@ func (m *machine) transit(r result) {
 	}
 	switch r.kind {
 	case succeeded, skipped, completed:
+		m.overcome()
 		switch {
 		case x.Direction == store.DirectionCompensate:
 			m.walk()
 		case r.kind == completed:
-			x.Reason = r.reason
+			m.because(r.reason, "")
 			m.finish(store.StatusCompleted)
 		default:
 			m.moveOn()
@@ -205,6 +226,7 @@ func (m *machine) retryLater(r result) {
 		m.failForGood(r.failure)
 		return
 	}
+	x.Failure = r.failure
 	after := p.wait(x.Tries, m.jitter)
 	if r.after != nil {
 		after = *r.after

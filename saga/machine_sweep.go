@@ -14,6 +14,10 @@ import (
 // row the execution is given up. It reports whether it did anything.
 func (m *machine) lost(claimed *time.Time, maxResumes int, by By) bool {
 	x := m.x
+	if m.paused() {
+		m.notePaused()
+		return false
+	}
 	if m.ended() || claimed != nil && (x.DueAt == nil || !x.DueAt.Equal(*claimed)) || m.live() ||
 		x.WakeAt != nil && x.WakeAt.After(m.now.Add(earlyTolerance)) {
 		return false
@@ -52,7 +56,7 @@ func (m *machine) giveUp(by By, before store.Status) {
 		m.halt(reasonStalled)
 	default:
 		if x.Direction == store.DirectionExecute {
-			x.Reason = reasonStalled
+			m.because(reasonStalled, "")
 		}
 		m.failForGood(m.stepFailure(classStalled, "its pointers were lost %d times in a row", n+1))
 	}
@@ -67,6 +71,10 @@ func (m *machine) giveUp(by By, before store.Status) {
 func (m *machine) again(claimed time.Time, after time.Duration, publish bool) {
 	x := m.x
 	if m.ended() || x.DueAt == nil || !x.DueAt.Equal(claimed) || m.live() {
+		return
+	}
+	if m.paused() {
+		m.notePaused()
 		return
 	}
 	at := m.now.Add(after)

@@ -36,7 +36,7 @@ func (b *bench) drop(p Pointer, want string) {
 }
 
 // refuse wants an act to be refused.
-func (b *bench) refuse(act string, force bool, want error) {
+func (b *bench) refuse(act Act, force bool, want error) {
 	b.t.Helper()
 	if err := b.act(act, force); !errors.Is(err, want) {
 		b.t.Errorf("%s: %v, want %v", act, err, want)
@@ -175,11 +175,11 @@ var machineTable = []tableRow{
 		acts:     "halt by ann: running to running",
 	},
 	{name: "backing off: early", story: func(b *bench) { b.run(errOrdinary); b.drop(b.pointer(), DropEarly) },
-		want:     "running execute a e0 t1 [pending pending pending] due1s wake1s",
+		want:     "running execute a e0 t1 [pending pending pending] failure=broken@a due1s wake1s",
 		attempts: "a.exec e0 #1 failed",
 	},
 	{name: "a little early is not early", story: func(b *bench) { b.run(errOrdinary).in(950 * time.Millisecond).open("B") },
-		want:     "running execute a e0 t2 open#2/B [pending pending pending] due32s",
+		want:     "running execute a e0 t2 open#2/B [pending pending pending] failure=broken@a due32s",
 		attempts: "a.exec e0 #1 failed",
 	},
 	{name: "unknown saga: noted for others", story: func(b *bench) { b.in(7*time.Second).without(nil, func() { b.drop(b.pointer(), DropUnknown) }) },
@@ -203,7 +203,7 @@ var machineTable = []tableRow{
 		want: "running execute a e0 t1 open#1/A [pending pending pending] due32s",
 	},
 	{name: "unknown saga, backing off: early", story: func(b *bench) { b.run(errOrdinary).without(nil, func() { b.drop(b.pointer(), DropEarly) }) },
-		want:     "running execute a e0 t1 [pending pending pending] due1s wake1s",
+		want:     "running execute a e0 t1 [pending pending pending] failure=broken@a due1s wake1s",
 		attempts: "a.exec e0 #1 failed",
 	},
 	{name: "lapsed attempt: abandoned, in doubt, next opens", story: func(b *bench) { b.open("A"); b.lapse().open("B") },
@@ -303,7 +303,7 @@ var machineTable = []tableRow{
 		attempts: "a.exec e0 #1 succeeded",
 	},
 	{name: "error with tries left backs off", story: func(b *bench) { b.run(errOrdinary) },
-		want:     "running execute a e0 t1 [pending pending pending] due1s wake1s",
+		want:     "running execute a e0 t1 [pending pending pending] failure=broken@a due1s wake1s",
 		attempts: "a.exec e0 #1 failed",
 	},
 	{name: "second error gives up, nothing to undo", story: func(b *bench) { b.run(errOrdinary).wake().run(errOrdinary) },
@@ -311,11 +311,11 @@ var machineTable = []tableRow{
 		attempts: "a.exec e0 #1 failed, a.exec e0 #2 failed",
 	},
 	{name: "RetryAfter has a wait of its own", story: func(b *bench) { b.run(RetryAfter(time.Hour, errOrdinary)) },
-		want:     "running execute a e0 t1 [pending pending pending] due1h0m0s wake1h0m0s",
+		want:     "running execute a e0 t1 [pending pending pending] failure=broken@a due1h0m0s wake1h0m0s",
 		attempts: "a.exec e0 #1 failed",
 	},
 	{name: "Unknown leaves a doubt", story: func(b *bench) { b.run(Unknown(errOrdinary)) },
-		want:     "running execute a e0 t1 [in_doubt pending pending] due1s wake1s",
+		want:     "running execute a e0 t1 [in_doubt pending pending] failure=broken@a due1s wake1s",
 		attempts: "a.exec e0 #1 failed",
 	},
 	{name: "NoEffect takes it back", story: func(b *bench) { b.run(Unknown(errOrdinary)).wake().run(NoEffect(errOrdinary)) },
@@ -331,7 +331,7 @@ var machineTable = []tableRow{
 		attempts: "a.exec e0 #1 abandoned late succeeded, a.exec e0 #2 failed",
 	},
 	{name: "time-out is a failed try in doubt", story: func(b *bench) { r := b.open("A"); b.cut(r, context.DeadlineExceeded) },
-		want:     "running execute a e0 t1 [in_doubt pending pending] due1s wake1s",
+		want:     "running execute a e0 t1 [in_doubt pending pending] failure=context canceled@a due1s wake1s",
 		attempts: "a.exec e0 #1 failed",
 	},
 	{name: "Fail flips to the last step done", story: func(b *bench) { b.failAt("c") },
@@ -447,7 +447,7 @@ var machineTable = []tableRow{
 		attempts: "a.exec e0 #1 succeeded, b.exec e0 #1 succeeded, c.exec e0 #1 failed, b.comp e0 #1 succeeded, a.comp e0 #1 succeeded",
 	},
 	{name: "a failed undo backs off", story: func(b *bench) { b.failAt("b").run(errOrdinary) },
-		want:     "compensating compensate a e0 t1 [done pending pending] failure=broken@b due1s wake1s",
+		want:     "compensating compensate a e0 t1 [done pending pending] failure=broken@a due1s wake1s",
 		attempts: "a.exec e0 #1 succeeded, b.exec e0 #1 failed, a.comp e0 #1 failed",
 	},
 	{name: "an undo that fails for good stops the walk", story: func(b *bench) { b.failAt("c").run(Fail(errOrdinary)) },
@@ -459,7 +459,7 @@ var machineTable = []tableRow{
 		attempts: "a.exec e0 #1 succeeded, b.exec e0 #1 failed, a.comp e0 #1 skipped",
 	},
 	{name: "Complete in an undo is an error", story: func(b *bench) { b.failAt("b").run(Complete("no")) },
-		want:     "compensating compensate a e0 t1 [done pending pending] failure=broken@b due1s wake1s",
+		want:     "compensating compensate a e0 t1 [done pending pending] failure=saga: complete: no@a due1s wake1s",
 		attempts: "a.exec e0 #1 succeeded, b.exec e0 #1 failed, a.comp e0 #1 failed",
 	},
 	{name: "Halt in an undo parks", story: func(b *bench) { b.failAt("b").run(Halt("look")) },
@@ -536,7 +536,7 @@ var machineTable = []tableRow{
 		acts:     "resume by ann: halted to failed",
 	},
 	{name: "halts for its doubt, not while it is tried again", steps: steps(benchStep("a", policy(InDoubtHalt))), story: func(b *bench) { b.run(Unknown(errOrdinary)) },
-		want:     "running execute a e0 t1 [in_doubt] due1s wake1s",
+		want:     "running execute a e0 t1 [in_doubt] failure=broken@a due1s wake1s",
 		attempts: "a.exec e0 #1 failed",
 	},
 	{name: "any other Resume leaves the ledger alone", steps: steps(benchStep("a", policy(InDoubtHalt)), benchStep("b")), story: func(b *bench) {
@@ -727,7 +727,7 @@ var machineTable = []tableRow{
 		z := b.zombie()
 		b.run(Fail(errOrdinary)).undoAll().late(z, nil).must(ActRetry, false)
 	},
-		want:     "compensating compensate a e1 t0 [done+round2 pending pending] failure=late_effect@a due0s",
+		want:     "compensating compensate a e1 t0 [done+round2 pending pending] failure=broken@a due0s",
 		attempts: "a.exec e0 #1 abandoned late succeeded, a.exec e0 #2 failed, a.comp e0 #1 succeeded",
 		acts:     "late_effect by engine: compensated to compensation_failed, retry by ann: compensation_failed to compensating",
 	},
@@ -735,7 +735,7 @@ var machineTable = []tableRow{
 		z := b.zombie()
 		b.run(Fail(errOrdinary)).undoAll().late(z, nil).must(ActRetry, false).undoAll()
 	},
-		want:     "compensated compensate a e1 t0 [undone+round2 pending pending] failure=late_effect@a",
+		want:     "compensated compensate a e1 t0 [undone+round2 pending pending] failure=broken@a",
 		attempts: "a.exec e0 #1 abandoned late succeeded, a.exec e0 #2 failed, a.comp e0 #1 succeeded, a.comp e1 #1 succeeded",
 		acts:     "late_effect by engine: compensated to compensation_failed, retry by ann: compensation_failed to compensating",
 	},
@@ -799,7 +799,7 @@ var machineTable = []tableRow{
 		acts:     "halt by ann: running to running",
 	},
 	{name: "Halt parks instead of a backoff", story: func(b *bench) { r := b.open("A"); b.must(ActHalt, false).settle(r, errOrdinary, false) },
-		want:     "halted execute a e0 t1 [pending pending pending] reason=because",
+		want:     "halted execute a e0 t1 [pending pending pending] failure=broken@a reason=because",
 		attempts: "a.exec e0 #1 failed",
 		acts:     "halt by ann: running to running",
 	},
@@ -938,7 +938,7 @@ var machineTable = []tableRow{
 		acts:     "compensate by ann: running to running, halt by ann: running to halted",
 	},
 	{name: "Resume goes on with a new epoch", story: func(b *bench) { b.run(errOrdinary).must(ActHalt, false).must(ActResume, false) },
-		want:     "running execute a e1 t0 [pending pending pending] due0s",
+		want:     "running execute a e1 t0 [pending pending pending] failure=broken@a due0s",
 		attempts: "a.exec e0 #1 failed",
 		acts:     "halt by ann: running to halted, resume by ann: halted to running",
 	},
@@ -959,17 +959,17 @@ var machineTable = []tableRow{
 		acts:     "resume by ann: halted to failed, retry by ann: failed to running",
 	},
 	{name: "Retry of running: same place, fresh tries", story: func(b *bench) { b.run(nil).run(errOrdinary).must(ActRetry, false) },
-		want:     "running execute b e1 t0 [done pending pending] due0s",
+		want:     "running execute b e1 t0 [done pending pending] failure=broken@b due0s",
 		attempts: "a.exec e0 #1 succeeded, b.exec e0 #1 failed",
 		acts:     "retry by ann: running to running",
 	},
 	{name: "Retry of compensating: same place, fresh tries", story: func(b *bench) { b.failAt("b").run(errOrdinary).must(ActRetry, false) },
-		want:     "compensating compensate a e1 t0 [done pending pending] failure=broken@b due0s",
+		want:     "compensating compensate a e1 t0 [done pending pending] failure=broken@a due0s",
 		attempts: "a.exec e0 #1 succeeded, b.exec e0 #1 failed, a.comp e0 #1 failed",
 		acts:     "retry by ann: compensating to compensating",
 	},
 	{name: "Retry of compensation_failed", story: func(b *bench) { b.failAt("b").run(Fail(errOrdinary)).must(ActRetry, false) },
-		want:     "compensating compensate a e1 t0 [done pending pending] failure=broken@a due0s",
+		want:     "compensating compensate a e1 t0 [done pending pending] failure=broken@b due0s",
 		attempts: "a.exec e0 #1 succeeded, b.exec e0 #1 failed, a.comp e0 #1 failed",
 		acts:     "retry by ann: compensation_failed to compensating",
 	},
@@ -995,7 +995,7 @@ var machineTable = []tableRow{
 	},
 	{name: "acts on completed", steps: steps(benchStep("a")), story: func(b *bench) {
 		b.run(nil)
-		for _, a := range []string{ActRetry, ActCompensate, ActCancel, ActHalt, ActResume} {
+		for _, a := range []Act{ActRetry, ActCompensate, ActCancel, ActHalt, ActResume} {
 			b.refuse(a, true, ErrFinished)
 		}
 	},
@@ -1004,7 +1004,7 @@ var machineTable = []tableRow{
 	},
 	{name: "acts on compensated", story: func(b *bench) {
 		b.failAt("b").undoAll()
-		for _, a := range []string{ActRetry, ActCompensate, ActCancel, ActHalt, ActResume} {
+		for _, a := range []Act{ActRetry, ActCompensate, ActCancel, ActHalt, ActResume} {
 			b.refuse(a, true, ErrFinished)
 		}
 	},
@@ -1013,7 +1013,7 @@ var machineTable = []tableRow{
 	},
 	{name: "acts on cancelled", story: func(b *bench) {
 		b.must(ActCancel, false)
-		for _, a := range []string{ActRetry, ActCompensate, ActCancel, ActHalt, ActResume} {
+		for _, a := range []Act{ActRetry, ActCompensate, ActCancel, ActHalt, ActResume} {
 			b.refuse(a, true, ErrFinished)
 		}
 	},
@@ -1022,7 +1022,7 @@ var machineTable = []tableRow{
 	},
 	{name: "acts on failed", story: func(b *bench) {
 		b.failAt("a")
-		for _, a := range []string{ActCompensate, ActCancel, ActHalt, ActResume} {
+		for _, a := range []Act{ActCompensate, ActCancel, ActHalt, ActResume} {
 			b.refuse(a, true, ErrFinished)
 		}
 	},
@@ -1031,7 +1031,7 @@ var machineTable = []tableRow{
 	},
 	{name: "acts on compensation_failed", story: func(b *bench) {
 		b.failAt("b").run(Fail(errOrdinary))
-		for _, a := range []string{ActCompensate, ActCancel, ActHalt, ActResume} {
+		for _, a := range []Act{ActCompensate, ActCancel, ActHalt, ActResume} {
 			b.refuse(a, true, ErrFinished)
 		}
 	},
@@ -1137,7 +1137,7 @@ var machineTable = []tableRow{
 		want: "running execute a e0 t1 open#1/A [pending pending pending] due32s",
 	},
 	{name: "not lost: backing off", story: func(b *bench) { b.run(errOrdinary).lost(5) },
-		want:     "running execute a e0 t1 [pending pending pending] due1s wake1s",
+		want:     "running execute a e0 t1 [pending pending pending] failure=broken@a due1s wake1s",
 		attempts: "a.exec e0 #1 failed",
 	},
 	{name: "again later, published", story: func(b *bench) {

@@ -10,6 +10,8 @@ func (m *machine) failForGood(f *store.Failure) {
 		m.finish(store.StatusCompensationFailed)
 		return
 	}
+	cause := *f
+	m.x.Cause = &cause
 	m.flip()
 }
 
@@ -104,11 +106,12 @@ func (m *machine) endWalk() {
 	case undone:
 		m.finish(store.StatusCompensated)
 	default:
+		m.overcome()
 		// The cursor on the failing step: Retry starts again exactly there.
 		if x.Direction == store.DirectionCompensate {
 			m.moveTo(m.failingStep(), store.DirectionExecute)
 		}
-		if x.Reason == reasonCancelled {
+		if x.Turn == store.TurnCancel {
 			m.finish(store.StatusCancelled)
 		} else {
 			m.finish(store.StatusFailed)
@@ -118,8 +121,8 @@ func (m *machine) endWalk() {
 
 func (m *machine) failingStep() string {
 	x := m.x
-	if x.Failure != nil && x.Entry(x.Failure.Step) != nil {
-		return x.Failure.Step
+	if x.Cause != nil && x.Entry(x.Cause.Step) != nil {
+		return x.Cause.Step
 	}
 	for i := range x.Ledger {
 		if s := x.Ledger[i].Status; s != store.StepDone && s != store.StepSkipped {

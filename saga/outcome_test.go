@@ -190,7 +190,7 @@ func TestHaltParksAndResumeGoesOn(t *testing.T) {
 				t.Errorf("epoch %d, want 1", x.Epoch)
 			}
 			audit, _ := r.e.Audit(ctx, id)
-			if len(audit) != 1 || audit[0].Act != saga.ActResume || audit[0].Actor != "anna" || audit[0].Reason != "on call" ||
+			if len(audit) != 1 || audit[0].Act != string(saga.ActResume) || audit[0].Actor != "anna" || audit[0].Reason != "on call" ||
 				audit[0].Before != store.StatusHalted || audit[0].After != store.StatusRunning {
 				t.Errorf("audit %+v", audit)
 			}

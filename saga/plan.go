@@ -19,6 +19,8 @@ type plan struct {
 	removed    []*planStep
 	middleware []Middleware
 	byName     map[string]*planStep // by Name and Was, of steps and removed
+	// checkState reports why a state does not fit the saga\'s type.
+	checkState func(state json.RawMessage) error
 }
 
 type planStep struct {
@@ -99,6 +101,10 @@ func erase[S any](d Definition[S]) (*plan, *stateCodec[S]) {
 	p := &plan{
 		saga: string(d.Name), version: d.Version, partition: d.Partition, middleware: slices.Clone(d.Middleware),
 		byName: map[string]*planStep{},
+	}
+	p.checkState = func(state json.RawMessage) error {
+		_, err := codec.decode(state)
+		return err
 	}
 	setDefault(&p.version, 1)
 	setDefault(&p.partition, defaultPartition)

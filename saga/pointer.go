@@ -98,6 +98,7 @@ const (
 	DropBusy     = "busy"     // an attempt is running under a live lease
 	DropEarly    = "early"    // not before a later time
 	DropUnknown  = "unknown"  // saga or step not known to this process
+	DropPaused   = "paused"   // its partition or saga is paused
 	DropEnded    = "ended"    // handling it ended or parked the execution without an attempt
 
 	DeadForeignStore = "foreign_store"       // of another store: two services on one prefix?

@@ -262,7 +262,7 @@ func (c *chaos) step() {
 		}
 		c.sweep(false)
 	case n < 19:
-		act := []string{ActCompensate, ActCancel, ActHalt, ActResume, ActRetry}[r.IntN(5)]
+		act := []Act{ActCompensate, ActCancel, ActHalt, ActResume, ActRetry}[r.IntN(5)]
 		force := r.IntN(4) == 0
 		err := c.act(act, force)
 		c.published = false

@@ -107,6 +107,8 @@ func (e *Engine) resumeOne(ctx context.Context, s *sweeper, x *store.Execution, 
 		switch x := m.x; {
 		case m.ended():
 			item.Reason = string(x.Status)
+		case m.paused():
+			item.Reason = DropPaused
 		case x.Status == store.StatusWaiting:
 			item.Reason = string(x.Status)
 		case m.live():

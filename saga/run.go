@@ -64,7 +64,9 @@ func (e *Engine) Run(ctx context.Context, consumers ...Runner) error {
 		return err
 	}
 
+	e.lookAtPauses(work)
 	loops.Go(func() { e.renewLoop(background) })
+	loops.Go(func() { e.pauseLoop(work) })
 	loops.Go(func() { e.expireLoop(background) })
 	var workers sync.WaitGroup
 	if e.pub != nil {

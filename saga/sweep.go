@@ -125,7 +125,9 @@ func (e *Engine) claim(ctx context.Context, partition string, limit int) ([]*sto
 		return nil, time.Time{}, err
 	}
 	now := e.clock.now()
-	xs, err := e.store.ClaimDue(ctx, store.DueQuery{Now: now, Hold: e.cfg.PickupWithin, Limit: limit, Partition: partition})
+	q := store.DueQuery{Now: now, Hold: e.cfg.PickupWithin, Limit: limit, Partition: partition}
+	q.NotPartitions, q.NotSagas = e.gate.now().names()
+	xs, err := e.store.ClaimDue(ctx, q)
 	if err != nil {
 		return nil, now, fmt.Errorf("saga: claim due executions: %w", err)
 	}
@@ -221,6 +223,9 @@ func (e *Engine) WorkStore(ctx context.Context, partition string, slots *Slots) 
 	defer begun.Wait()
 	for wait := time.Duration(0); a.wait(ctx, e.clock.now, wait); wait = e.sweepPause() {
 		for ctx.Err() == nil {
+			if taking, _ := e.gate.taking(); !taking {
+				break
+			}
 			if slots.Acquire(ctx) != nil {
 				break
 			}

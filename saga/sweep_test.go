@@ -288,7 +288,7 @@ func TestResumeStuckSaysWhatItDidAndWhy(t *testing.T) {
 				t.Errorf("sixth time: %+v, want it given up", report.Items)
 			}
 			audit, _ := r.e.Audit(ctx, report.Items[slices.IndexFunc(report.Items, func(i saga.ResumeItem) bool { return i.Result == saga.ResumeGaveUp })].Execution)
-			if len(audit) != 6 || audit[5].Act != saga.ActGiveUp || audit[0].Act != saga.ActResumeStuck || audit[0].Actor != "anna" {
+			if len(audit) != 6 || audit[5].Act != string(saga.ActGiveUp) || audit[0].Act != string(saga.ActResumeStuck) || audit[0].Actor != "anna" {
 				t.Errorf("audit %+v", audit)
 			}
 			if _, err := r.e.ResumeStuck(ctx, saga.By{}, nil); !errors.Is(err, saga.ErrInvalid) {

@@ -70,6 +70,7 @@ func (e *Engine) committed(ctx context.Context, m *machine, x *store.Execution) 
 func definite(err error) bool {
 	var taken *store.KeyTakenError
 	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrInvalid) ||
+		errors.Is(err, store.ErrRequestUsed) ||
 		errors.Is(err, errLost) || errors.Is(err, ErrNotRunning) || errors.As(err, &taken)
 }
 

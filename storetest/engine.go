@@ -159,7 +159,7 @@ func runOperators(t *testing.T, s store.Store) {
 	}
 	w.check(w.end(id), store.StatusCompensated)
 	audit, err := s.Audit(t.Context(), id)
-	if err != nil || len(audit) != 1 || audit[0].Act != saga.ActCompensate || audit[0].Actor != by.Actor || audit[0].Reason != by.Reason {
+	if err != nil || len(audit) != 1 || audit[0].Act != string(saga.ActCompensate) || audit[0].Actor != by.Actor || audit[0].Reason != by.Reason {
 		t.Errorf("audit trail %+v, %v", audit, err)
 	}
 	if _, err := p.e.Retry(t.Context(), id, by, nil); !errors.Is(err, saga.ErrFinished) {

@@ -1,0 +1,203 @@
+package saga
+
+import (
+	"encoding/json"
+
+	"github.com/leveret-go/leveret/store"
+)
+
+// skipStep records the current step as skipped by hand, or its undo as not
+// needed, and goes on.
+func (m *machine) skipStep(by By, force bool) error {
+	x := m.x
+	switch x.Status {
+	case store.StatusCompleted, store.StatusCompensated, store.StatusCancelled:
+		return ErrFinished
+	}
+	if x.ErasedAt != nil {
+		return ErrErased
+	}
+	if x.Step == "" {
+		return ErrNoStep
+	}
+	if !m.clear(force) {
+		return ErrAttemptRunning
+	}
+	if q := x.Request; q != nil {
+		if q.Turn != store.TurnNone && x.Direction == store.DirectionExecute {
+			return ErrChanged // it turns around: its current step is another one then
+		}
+		x.Request = nil // a Halt that was pending
+	}
+	if x.Direction == store.DirectionExecute {
+		m.skipExecute(by)
+	} else if !m.skipUndo(by) {
+		return ErrNoStep
+	}
+	m.actDone()
+	return nil
+}
+
+func (m *machine) skipExecute(by By) {
+	if e := m.entry(); e.Status != store.StepDone {
+		e.Status = store.StepSkipped
+	}
+	m.takeUp()
+	m.emit(EventStepSkipped).Reason = "by hand: " + by.Actor
+	m.moveOn()
+}
+
+// skipUndo reports false when no undo is left to be skipped.
+func (m *machine) skipUndo(by By) bool {
+	x := m.x
+	found := false
+	for i := range x.Ledger {
+		if e := &x.Ledger[i]; e.Stray && x.Status == store.StatusCompensationFailed {
+			e.Stray, e.Status, found = false, store.StepUndone, true // its late effect is accepted
+		}
+	}
+	if !found {
+		t := m.target()
+		if t < 0 {
+			return false
+		}
+		e := &x.Ledger[t]
+		if needsWord(e) {
+			e.Status = store.StepSkipped // taken as without effect
+		} else {
+			e.Status = store.StepUndone
+		}
+	}
+	x.Status, x.FinishedAt = store.StatusCompensating, nil
+	m.overcome()
+	m.because(turnReason(x.Turn), "")
+	m.emit(EventStepSkipped).Reason = "by hand: " + by.Actor
+	m.epochUp()
+	m.walk()
+	return true
+}
+
+// resolve settles a doubt by a person's word: done, or pending for no effect.
+func (m *machine) resolve(step string, is store.StepStatus, force bool) error {
+	x := m.x
+	e := x.Entry(step)
+	switch {
+	case e == nil:
+		return ErrNoStep
+	case e.Status != store.StepInDoubt:
+		return ErrNotInDoubt
+	case x.Step == step && x.Attempt != nil && !m.clear(force):
+		return ErrAttemptRunning
+	}
+	if e.Status != store.StepInDoubt {
+		return ErrNotInDoubt
+	}
+	e.Status = is
+	m.touch()
+	switch x.Status {
+	case store.StatusFailed, store.StatusCancelled, store.StatusCompensated:
+		if is == store.StepDone && e.Compensable && e.Round == 0 && x.ErasedAt == nil {
+			m.reopen()
+		}
+	case store.StatusHalted, store.StatusCompleted, store.StatusCompensationFailed:
+	default:
+		if x.Request != nil && x.Attempt == nil {
+			m.applyRequest()
+		}
+		m.actDone()
+	}
+	return nil
+}
+
+// editState replaces the state of an execution that stands still.
+func (m *machine) editState(state json.RawMessage) error {
+	x := m.x
+	switch {
+	case x.Status != store.StatusHalted && x.Status != store.StatusFailed && x.Status != store.StatusCompensationFailed:
+		if x.Status.Finished() {
+			return ErrFinished
+		}
+		return ErrNotEditable
+	case x.ErasedAt != nil:
+		return ErrErased
+	}
+	m.setState(state)
+	m.touch()
+	return nil
+}
+
+// move gives the execution to another partition. The pointers of the old one
+// are those of the past; tries and a wait are kept.
+func (m *machine) move(partition string, force bool) error {
+	x := m.x
+	switch {
+	case x.Status.Finished():
+		return ErrFinished
+	case x.Partition == partition:
+		return nil
+	case !m.clear(force):
+		return ErrAttemptRunning
+	}
+	if x.Request != nil {
+		m.applyRequest()
+	}
+	x.Partition = partition
+	m.touch()
+	if m.ended() {
+		return nil
+	}
+	tries, wake, progress := x.Tries, x.WakeAt, x.ProgressAt
+	m.epochUp()
+	x.Tries, x.WakeAt, x.ProgressAt = tries, wake, progress
+	if wake != nil {
+		m.due(*wake)
+	}
+	m.actDone()
+	return nil
+}
+
+// erase empties what may be personal and keeps the skeleton.
+func (m *machine) erase(resource bool) error {
+	x := m.x
+	switch {
+	case !x.Status.Finished() || x.Status == store.StatusCompensationFailed:
+		return ErrNotFinished
+	case x.ErasedAt != nil && (!resource || x.Resource.ID == ""):
+		return nil
+	}
+	now := m.now
+	x.State, x.Initial, x.Checkpoint = json.RawMessage("{}"), nil, nil
+	for _, f := range []*store.Failure{x.Failure, x.Cause} {
+		if f != nil {
+			f.Message = ""
+		}
+	}
+	x.Key = ""
+	m.because("", "")
+	if resource {
+		x.Resource.ID = ""
+	}
+	x.ErasedAt = &now
+	m.change.Erase = true
+	m.touch()
+	return nil
+}
+
+// rerunAs links a finished execution to the one that repeats it.
+func (m *machine) rerunAs(y *store.Execution) error {
+	x := m.x
+	switch {
+	case !x.Status.Finished():
+		return ErrNotFinished
+	case x.ErasedAt != nil:
+		return ErrErased
+	}
+	y.State = x.State
+	if x.Initial != nil {
+		y.State = x.Initial
+	}
+	y.RerunOf, x.RerunAs = &x.ID, &y.ID
+	m.change.Create = append(m.change.Create, y)
+	m.touch()
+	return nil
+}
