@@ -217,7 +217,8 @@ type Deleter interface {
 	// entries, if it is finished and its revision is still the given one; all
 	// in one transaction. It answers for each, in the order given, whether it
 	// was removed. It does not wait for rows that are locked: these are not
-	// removed. A version given twice is removed once.
+	// removed. A version given twice is removed
+	// once, and the second answer is false.
 	Delete(ctx context.Context, versions []Version) ([]bool, error)
 }
 

@@ -130,7 +130,7 @@ func (c *Change) Validate(id uuid.UUID) error {
 		v.text("audit digest", e.Digest, MaxName)
 		if e.Detail != nil {
 			v.json("audit detail", e.Detail, MaxDetail)
-			v.must(len(e.Detail) > 0 && bytes.TrimLeft(e.Detail, " \t\r\n")[0] == '{', "audit detail", "is not a JSON object")
+			v.must(bytes.HasPrefix(bytes.TrimLeft(e.Detail, " \t\r\n"), []byte("{")), "audit detail", "is not a JSON object")
 		}
 		for j := range i {
 			v.must(e.Request == "" || c.Audit[j].Request != e.Request, "audit request", "is given twice")

@@ -123,9 +123,6 @@ var jsonCases = []testCase{
 				if !json.Valid([]byte(state)) || len(state) > store.MaxState || !utf8.ValidString(state) {
 					e.refused("the checkpoint "+name, old, e.execution(func(x *store.Execution) { x.Checkpoint = []byte(state) }))
 				}
-				if strings.TrimSpace(state) == "" && state != "" {
-					continue
-				}
 				en := entry(old.ID, "act")
 				en.Detail = []byte(state)
 				e.refusedChange("the detail "+name, old, store.Change{Audit: []store.AuditEntry{entry(old.ID, "act"), en}})

@@ -3,6 +3,7 @@ package rows
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/schema"
 
 	"github.com/leveret-go/leveret/store"
 )
@@ -50,6 +52,9 @@ func ListQuery(db bun.IDB, t Tables, f *store.Filter, p store.Page) *bun.SelectQ
 		q := part.where(f, db.NewSelect().TableExpr(t.Name(Executions)+" AS x").ColumnExpr("x.id"))
 		if p.After != uuid.Nil {
 			q = q.Where("x.id < ?", p.After)
+		}
+		if f.Finished != (store.Range{}) {
+			q = db.NewSelect().TableExpr("(?) AS x", fenced(q)).ColumnExpr("x.id")
 		}
 		return page(q)
 	})
@@ -101,7 +106,11 @@ func CountQuery(db bun.IDB, t Tables, f *store.Filter, by []store.Dimension, mos
 		for i, d := range by {
 			q = q.ColumnExpr("? AS ?", bun.Safe(dimensions[d]), bun.Safe(group(i)))
 		}
-		return part.where(f, q).Limit(limit)
+		q = part.where(f, q)
+		if f.Finished != (store.Range{}) {
+			q = db.NewSelect().TableExpr("(?) AS x", fenced(q)).ColumnExpr("*")
+		}
+		return q.Limit(limit)
 	})
 	q := db.NewSelect().TableExpr("(?) AS c", db.NewSelect().TableExpr("(?) AS u", counted).Limit(limit))
 	for i := range by {
@@ -152,6 +161,14 @@ func union(db bun.IDB, parts []part, query func(part) *bun.SelectQuery) *bun.Raw
 		args[i] = query(p)
 	}
 	return db.NewRaw(text.String(), args...)
+}
+
+// fenced hides the order and the limit around a query from PostgreSQL. It takes
+// what a filter selects to be spread evenly over the ids, and so would look for
+// what finished long ago among the newest first, and pass over all of them.
+// SQLite needs an OFFSET to have a LIMIT, and does not mind.
+func fenced(q *bun.SelectQuery) schema.QueryWithArgs {
+	return bun.SafeQuery("? LIMIT ? OFFSET 0", q, int64(math.MaxInt64))
 }
 
 // A part is what a filter selects among the executions of some statuses. The
