@@ -1,0 +1,187 @@
+package saga
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leveret-go/leveret/store"
+)
+
+// A Plan says what an act would do.
+type Plan struct {
+	Execution uuid.UUID `json:"execution"`
+	Act       Act       `json:"act"`
+	// Revision is the execution's when the plan was made: given as
+	// ActOptions.IfRevision, what was planned is what is done.
+	Revision int64 `json:"revision"`
+	// Refused is the error that the act would return, and RefusedBecause its
+	// text; the rest is empty then.
+	Refused        error  `json:"-"`
+	RefusedBecause string `json:"refused,omitempty"`
+	// Requested says that an attempt is running, to which the act is left as a
+	// request.
+	Requested bool `json:"requested,omitempty"`
+	// Steps are run or undone, in this order, if each succeeds at its first
+	// attempt.
+	Steps []PlannedStep `json:"steps"`
+	// Cannot names steps that had their effect, or may have had it, and stay
+	// as they are although the execution is compensated: they have no
+	// compensation, or their in-doubt policy is to ignore them.
+	Cannot []string `json:"cannot,omitempty"`
+	// EndsAs is what the execution comes to then: a finished status, or halted.
+	EndsAs store.Status `json:"ends_as"`
+	// HaltsAt is the step at which it halts, "" if it does not.
+	HaltsAt string `json:"halts_at,omitempty"`
+	// NotBefore is when the first of the Steps can begin, nil for at once.
+	NotBefore *time.Time `json:"not_before,omitempty"`
+}
+
+// A PlannedStep is a step that is going to be run or undone.
+type PlannedStep struct {
+	Name      string    `json:"name"`
+	Direction Direction `json:"direction"`
+	// InDoubt says that an effect may have happened before.
+	InDoubt bool `json:"in_doubt,omitempty"`
+	// Running says that an attempt of it is under way now; the plan takes it
+	// to succeed, or, when a compensation is requested, to be interrupted.
+	Running bool `json:"running,omitempty"`
+}
+
+// Plan says what an act would do, without doing it, from the execution's row
+// alone: in any process, whether it knows the saga or not. It is what happens if
+// nothing else does and every step succeeds at its first attempt. A process that
+// knows the saga also plans with its removed steps. Of opts, which may be nil,
+// Force counts. Errors are those of the store, and [ErrInvalid] for an act that
+// [Engine.Act] does not take; that the act would be refused is not an error.
+func (e *Engine) Plan(ctx context.Context, id uuid.UUID, act Act, opts *ActOptions) (*Plan, error) {
+	if !slices.Contains(acts, act) {
+		return nil, fmt.Errorf("%w: saga: plan: act %q is not known", ErrInvalid, act)
+	}
+	if err := e.clock.ready(ctx); err != nil {
+		return nil, err
+	}
+	x, err := e.store.Get(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("saga: plan %s of %s: %w", act, id, err)
+	}
+	return e.foresee(x, act, optionsOf(opts).Force), nil
+}
+
+// foresee plays an act and what follows it on a copy of x: with the machine
+// itself, so that the plan agrees with what then happens.
+func (e *Engine) foresee(x *store.Execution, act Act, force bool) *Plan {
+	p := &Plan{Execution: x.ID, Act: act, Revision: x.Revision, Steps: []PlannedStep{}}
+	f := foresight{x: x.Clone(), now: e.clock.now(), rules: e.rules, plan: e.planFor(x)}
+	f.rules.direct, f.rules.paused = true, nil
+	if f.plan == nil || !f.knows() {
+		f.plan = ledgerPlan(x)
+	}
+	m := f.machine()
+	if p.Refused = m.act(act, By{Actor: "plan", Reason: "plan"}, force); p.Refused != nil {
+		p.RefusedBecause = p.Refused.Error()
+		return p
+	}
+	p.Requested = f.x.Request != nil
+	if len(f.plan.steps) > 0 {
+		f.play(p)
+	}
+	if f.x.Direction == store.DirectionCompensate || f.x.Turn != store.TurnNone {
+		for i := range f.x.Ledger {
+			l := &f.x.Ledger[i]
+			if (l.Status == store.StepDone || l.Status == store.StepInDoubt) && !needsUndo(l) && !needsWord(l) {
+				p.Cannot = append(p.Cannot, l.Name)
+			}
+		}
+	}
+	p.EndsAs = f.x.Status
+	if f.x.Status == store.StatusHalted {
+		p.HaltsAt = f.x.Step
+	}
+	return p
+}
+
+// A foresight is a copy of an execution that is played to its end.
+type foresight struct {
+	x     *store.Execution
+	now   time.Time
+	rules rules
+	plan  *plan
+}
+
+func (f *foresight) machine() *machine {
+	return &machine{x: f.x, now: f.now, rules: f.rules, plan: f.plan}
+}
+
+// knows reports whether the plan has every step of the ledger.
+func (f *foresight) knows() bool {
+	for i := range f.x.Ledger {
+		if _, ok := f.plan.step(f.x.Ledger[i].Name); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// play runs the execution until it ends or halts.
+func (f *foresight) play(p *Plan) {
+	running := f.x.Attempt != nil
+	for range 4*len(f.x.Ledger) + 10 { // it ends long before
+		if f.x.Attempt == nil {
+			m := f.machine()
+			if m.ended() {
+				return
+			}
+			if f.x.WakeAt != nil && f.x.WakeAt.After(f.now) {
+				f.now = *f.x.WakeAt
+				if len(p.Steps) == 0 {
+					at := f.now
+					p.NotBefore = &at
+				}
+				continue
+			}
+			if m.advance(false, nil) != "" {
+				if m.ended() || f.x.WakeAt == nil {
+					return
+				}
+				continue
+			}
+		}
+		step := PlannedStep{Name: f.x.Step, Direction: f.x.Direction, Running: running}
+		step.InDoubt = f.x.Entry(f.x.Step).Status == store.StepInDoubt
+		r := result{kind: succeeded}
+		if running && f.x.Request != nil && f.x.Request.Turn != store.TurnNone && f.x.Direction == store.DirectionExecute {
+			r = result{kind: interrupted, doubt: true}
+		}
+		p.Steps = append(p.Steps, step)
+		running = false
+		lease, _ := f.x.Lease()
+		f.machine().settle(attemptRef{lease: lease, startedAt: f.x.Attempt.StartedAt, leaseUntil: f.x.Attempt.LeaseUntil}, r, false, nil)
+	}
+}
+
+// ledgerPlan is a plan for a process that does not know the saga, or not all of
+// it: the ledger's steps, each with what the ledger says of it.
+func ledgerPlan(x *store.Execution) *plan {
+	p := &plan{saga: x.Saga, version: x.Version, partition: x.Partition, byName: map[string]*planStep{}}
+	once := RetryPolicy{Attempts: Unlimited}
+	for i := range x.Ledger {
+		l := &x.Ledger[i]
+		s := &planStep{name: l.Name, compensable: l.Compensable, inDoubt: l.InDoubt, retry: once, undoRetry: once}
+		if l.Compensable {
+			s.compensate = noBody
+		}
+		p.steps = append(p.steps, s)
+		p.byName[l.Name] = s
+	}
+	return p
+}
+
+// noBody stands for a function that this process does not have.
+func noBody(context.Context, *Call, json.RawMessage) (json.RawMessage, error, error) {
+	return nil, nil, nil
+}
