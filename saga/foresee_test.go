@@ -54,8 +54,8 @@ func (s *stage) outcomes() []func(context.Context) error {
 		func(context.Context) error { return saga.Fail(broken) },
 		func(context.Context) error { return saga.Fail(saga.Unknown(broken)) },
 		func(context.Context) error { return saga.Halt("look") },
-		func(context.Context) error { return saga.RetryAfter(time.Hour, broken) },
-		func(context.Context) error { return saga.RetryAfter(time.Hour, saga.Unknown(broken)) },
+		func(context.Context) error { return saga.RetryAfter(3*time.Minute, broken) },
+		func(context.Context) error { return saga.RetryAfter(3*time.Minute, saga.Unknown(broken)) },
 		func(context.Context) error { return saga.Skip("nothing to do") },
 		s.hold,
 	}
@@ -96,7 +96,7 @@ func planAndAct(t *testing.T, seed uint64) *saga.Plan {
 	r := rand.New(rand.NewPCG(seed, 7))
 	s := &stage{script: map[string]func(context.Context) error{}, resume: make(chan struct{})}
 	st := memory.New()
-	e, err := saga.New(saga.Config{Store: st, Logger: quiet, Lease: 5 * time.Minute, SweepEvery: 10 * time.Minute})
+	e, err := saga.New(saga.Config{Store: st, Logger: quiet, SweepEvery: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func planAndAct(t *testing.T, seed uint64) *saga.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(20 * time.Minute) // it has come to rest, or an attempt is held
+	<-time.After(30 * time.Second) // it has come to rest, or an attempt is held
 
 	// A process that knows nothing of the saga plans the same.
 	planner := e
@@ -172,9 +172,9 @@ func planAndAct(t *testing.T, seed uint64) *saga.Plan {
 		close(s.resume)
 		return plan
 	}
-	<-time.After(5 * time.Minute) // a request has reached the step
+	<-time.After(30 * time.Second) // a request has reached the step
 	close(s.resume)
-	<-time.After(3 * time.Hour)
+	<-time.After(5 * time.Minute)
 	after, err := e.Get(ctx, x.ID)
 	if err != nil {
 		t.Fatal(err)
