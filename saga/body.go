@@ -25,6 +25,7 @@ func (e *Engine) runBody(ctx context.Context, x *store.Execution, s *session) re
 	ctx = e.sessions.begin(ctx, s, e.clock.now())
 	call := newCall(x, e.clock.now, e.log)
 	call.judged, call.ctx = step, ctx
+	call.long = &longWork{engine: e, session: s, x: x, checkpoint: x.Checkpoint}
 	var ret returned
 	done := make(chan struct{})
 	go func() {
@@ -32,6 +33,7 @@ func (e *Engine) runBody(ctx context.Context, x *store.Execution, s *session) re
 		callBody(ctx, e.through(p, step.body(x.Direction)), call, x.State, &ret)
 	}()
 	<-done
+	call.long.close()
 	e.sessions.end(s)
 	r := judgeSafely(step, x.Direction, ret)
 	if r.failure != nil {
@@ -80,9 +82,11 @@ type session struct {
 	timeoutAt *time.Time
 	timer     context.CancelFunc
 	cancel    context.CancelCauseFunc
-	running   bool      // the body has not returned
-	endedAt   time.Time // when its ctx ended; zero: not yet
-	given     bool      // no longer renewed: the body ignores the end of its ctx
-	stuck     bool      // reported
-	lost      bool      // counted
+	running   bool            // the body has not returned
+	endedAt   time.Time       // when its ctx ended; zero: not yet
+	progress  *store.Progress // what the step last said
+	told      bool            // and whether a renewal has taken it along
+	given     bool            // no longer renewed: the body ignores the end of its ctx
+	stuck     bool            // reported
+	lost      bool            // counted
 }

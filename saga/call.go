@@ -50,6 +50,7 @@ type Call struct {
 	// TraceParent is the W3C trace context of the execution's start, or "".
 	TraceParent string
 
+	long   *longWork
 	round  int // of the undo's key
 	now    func() time.Time
 	logger *slog.Logger

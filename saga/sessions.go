@@ -182,18 +182,18 @@ func (e *Engine) renew(ctx context.Context, all bool) error {
 	e.sessions.renewing.Lock()
 	defer e.sessions.renewing.Unlock()
 	now := time.Now()
-	leases := e.sessions.toRenew(e, now, all)
+	leases, progress := e.sessions.toRenew(e, now, all)
 	if len(leases) > 0 {
 		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(e.cfg.Lease/4, time.Second))
 		defer cancel()
 		at := e.clock.now()
 		until := at.Add(e.cfg.Lease)
-		states, err := e.store.Renew(rctx, leases, store.Renewal{Now: at, Until: until, DueAt: until.Add(leaseMargin)})
+		states, err := e.store.Renew(rctx, leases, store.Renewal{Now: at, Until: until, DueAt: until.Add(leaseMargin), Progress: progress})
 		if err != nil {
 			e.warn("saga: renew leases", "leases", len(leases), "error", err)
 			return fmt.Errorf("saga: renew leases: %w", err)
 		}
-		e.sessions.renewed(leases, states, now.Add(e.cfg.Lease))
+		e.sessions.renewed(leases, states, progress, now.Add(e.cfg.Lease))
 	}
 	if all {
 		e.clock.renewed()
@@ -219,7 +219,7 @@ func (e *Engine) expireLoop(ctx context.Context) {
 
 // toRenew lists the leases to renew, and notices bodies that ignore the end of
 // their ctx.
-func (ss *sessions) toRenew(e *Engine, now time.Time, all bool) (leases []store.Lease) {
+func (ss *sessions) toRenew(e *Engine, now time.Time, all bool) (leases []store.Lease, progress []*store.Progress) {
 	var stuck []*session
 	ss.mu.Lock()
 	storeNow := e.clock.now()
@@ -236,6 +236,11 @@ func (ss *sessions) toRenew(e *Engine, now time.Time, all bool) (leases []store.
 		}
 		if !s.given && (all || s.until.Sub(now) < e.cfg.Lease*2/3) {
 			leases = append(leases, s.lease)
+			var p *store.Progress
+			if !s.told {
+				p = s.progress
+			}
+			progress = append(progress, p)
 		}
 	}
 	ss.mu.Unlock()
@@ -246,16 +251,19 @@ func (ss *sessions) toRenew(e *Engine, now time.Time, all bool) (leases []store.
 			Reason: "the step ignores the end of its ctx; its lease is not renewed any more",
 		})
 	}
-	return leases
+	return leases, progress
 }
 
-func (ss *sessions) renewed(leases []store.Lease, states []store.LeaseState, until time.Time) {
+func (ss *sessions) renewed(leases []store.Lease, states []store.LeaseState, progress []*store.Progress, until time.Time) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	for i, state := range states {
 		s := ss.open[leases[i]]
 		if s == nil {
 			continue // settled meanwhile
+		}
+		if (state == store.LeaseHeld || state == store.LeaseInterrupted) && progress[i] == s.progress {
+			s.told = true
 		}
 		switch state {
 		case store.LeaseHeld:

@@ -1,6 +1,7 @@
 package sagatest
 
 import (
+	"context"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,6 +16,10 @@ type RunConfig struct {
 	// fit: a new execution, the first attempt, the execute direction, the
 	// time of now.
 	Call saga.Call
+
+	// Checkpoint, if not nil, is what an earlier attempt is to have left with
+	// [saga.Call.Checkpoint]: a value that can be encoded as JSON.
+	Checkpoint any
 }
 
 // NewRun returns a Run for testing the function of one step alone, without an
@@ -47,7 +52,13 @@ func NewRun[S any](state S, cfg *RunConfig) *saga.Run[S] {
 	orDefault(&c.Attempt, 1)
 	orDefault(&c.ReachedAt, now)
 	orDefault(&c.StartedAt, now)
-	return &saga.Run[S]{State: state, Call: c}
+	run := &saga.Run[S]{State: state, Call: c}
+	if cfg != nil && cfg.Checkpoint != nil {
+		if err := run.Checkpoint(context.Background(), cfg.Checkpoint); err != nil {
+			panic(err) // a test that cannot be meant
+		}
+	}
+	return run
 }
 
 func orDefault[T comparable](v *T, d T) {

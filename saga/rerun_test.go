@@ -1,0 +1,86 @@
+package saga_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/leveret-go/leveret/saga"
+	"github.com/leveret-go/leveret/store"
+)
+
+// A rerun starts from what the first one started with, and both know of each
+// other.
+func TestRerunStartsFromTheInitialState(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var seen []order
+		r := newRig(t, saga.Config{}, saga.Step[order]{Name: "pay", Execute: func(_ context.Context, run *saga.Run[order]) error {
+			seen = append(seen, run.State)
+			run.State.Charged = true
+			return nil
+		}})
+		runEngine(t, r.e, func(ctx context.Context) {
+			s, err := r.s.Start(ctx, saga.Resource{Type: "order", ID: "7"}, order{Reserved: true}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.e.Rerun(ctx, r.start(ctx), anna, nil); !errors.Is(err, saga.ErrNotFinished) {
+				t.Errorf("of an unfinished one: %v", err)
+			}
+			old := r.wait(ctx, s.ID)
+			by := anna
+			by.Request = "r1"
+			again, err := r.e.Rerun(ctx, old.ID, by, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x := r.wait(ctx, again.ID)
+			if *x.RerunOf != old.ID || x.Resource != old.Resource || x.Status != store.StatusCompleted {
+				t.Errorf("got %+v", x)
+			}
+			if old = r.get(old.ID); old.RerunAs == nil || *old.RerunAs != x.ID || old.Status != store.StatusCompleted {
+				t.Errorf("the old one is %+v", old)
+			}
+			twice, err := r.e.Rerun(ctx, old.ID, by, nil)
+			if err != nil || twice.ID != again.ID {
+				t.Errorf("the same request started %v, %v; want %s", twice, err, again.ID)
+			}
+			if _, err := r.e.Rerun(ctx, old.ID, by, &saga.RerunOptions{Partition: "other"}); !errors.Is(err, saga.ErrRequestUsed) {
+				t.Errorf("the same request with other content: %v", err)
+			}
+			third, err := r.e.Rerun(ctx, old.ID, anna, nil)
+			if err != nil || third.ID == again.ID {
+				t.Errorf("without a request: %v, %v", third, err)
+			}
+			r.wait(ctx, third.ID)
+			if got := r.get(old.ID).RerunAs; *got != third.ID {
+				t.Errorf("the link is to %s, want the last one", got)
+			}
+		})
+		first := order{Reserved: true}
+		if len(seen) != 4 || seen[2] != first || seen[3] != first {
+			t.Errorf("the steps saw %v", seen)
+		}
+	})
+}
+
+// A process that does not know the saga leaves the plan to the first worker.
+func TestRerunFromOutside(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, saga.Config{}, saga.Step[order]{Name: "pay", Execute: ok})
+		outside, err := saga.New(saga.Config{Store: r.store, Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runEngine(t, r.e, func(ctx context.Context) {
+			old := r.wait(ctx, r.start(ctx))
+			again, err := outside.Rerun(ctx, old.ID, anna, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if x := r.wait(ctx, again.ID); x.Status != store.StatusCompleted || x.Version != 1 || len(x.Ledger) != 1 {
+				t.Errorf("got %+v", x)
+			}
+		})
+	})
+}
