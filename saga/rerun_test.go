@@ -3,6 +3,7 @@ package saga_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/leveret-go/leveret/saga"
@@ -13,9 +14,12 @@ import (
 // other.
 func TestRerunStartsFromTheInitialState(t *testing.T) {
 	bubble(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var seen []order
 		r := newRig(t, saga.Config{}, saga.Step[order]{Name: "pay", Execute: func(_ context.Context, run *saga.Run[order]) error {
+			mu.Lock()
 			seen = append(seen, run.State)
+			mu.Unlock()
 			run.State.Charged = true
 			return nil
 		}})

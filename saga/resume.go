@@ -26,7 +26,8 @@ type ResumeOptions struct {
 type ResumeItem struct {
 	Execution uuid.UUID
 	Result    ResumeResult
-	// Reason says why it was passed over, or what went wrong.
+	// Reason says why it was passed over, in the words of a [DiagnosisCode],
+	// or what went wrong.
 	Reason string
 }
 
@@ -104,25 +105,15 @@ func (e *Engine) resumeOne(ctx context.Context, s *sweeper, x *store.Execution, 
 	}
 	_, err := e.decideIn(ctx, x.ID, func(m *machine) error {
 		item.Result = ResumeSkipped
-		switch x := m.x; {
-		case m.ended():
-			item.Reason = string(x.Status)
-		case m.paused():
-			item.Reason = DropPaused
-		case x.Status == store.StatusWaiting:
-			item.Reason = string(x.Status)
-		case m.live():
-			item.Reason = DropBusy
-		case x.WakeAt != nil && x.WakeAt.After(m.now):
-			item.Reason = DropEarly
-		case d.known && d.ready > e.cfg.BacklogThreshold:
-			item.Reason = "backlog"
+		switch standing := e.standing(m, d, time.Time{}); standing {
+		case DiagnosisFinished, DiagnosisHalted, DiagnosisRunning, DiagnosisWaiting, DiagnosisRetry, DiagnosisDoubt,
+			DiagnosisPaused, DiagnosisBacklog:
+			item.Reason = string(standing)
 		default:
 			before := x.Status
-			counts := !m.rules.direct && d.known && d.consumers > 0 && d.ready == 0 && x.OfferedAt != nil && !e.refused.since(x.Partition, *x.OfferedAt)
 			item.Result = ResumeDone
-			if counts && m.lost(nil, maxResumes, by) {
-				if x.Resumes == 0 {
+			if standing == DiagnosisLost && m.lost(nil, maxResumes, by) {
+				if m.x.Resumes == 0 {
 					item.Result = ResumeGaveUp
 					return nil // lost has written the audit entry
 				}

@@ -168,18 +168,22 @@ func (e *Engine) offerAgain(ctx context.Context, x *store.Execution, now time.Ti
 	age := now.Sub(offered)
 	every := func(most time.Duration) time.Duration { return min(max(age, e.cfg.PickupWithin), most) }
 	_, err := e.decide(ctx, x.ID, func(m *machine) error {
-		switch {
-		case !d.known || d.consumers == 0:
+		switch e.standing(m, d, attended) {
+		case DiagnosisFinished, DiagnosisHalted, DiagnosisRunning, DiagnosisWaiting, DiagnosisRetry, DiagnosisDoubt:
+			// Somebody was faster.
+		case DiagnosisPaused:
+			m.notePaused()
+		case DiagnosisNoConsumer:
 			m.again(claimed, every(noConsumeCap), true)
-		case d.ready > e.cfg.BacklogThreshold:
+		case DiagnosisBacklog:
 			if age >= e.cfg.BacklogPatience {
 				m.anew(claimed)
 			} else {
 				m.again(claimed, every(queuedCap), false)
 			}
-		case d.ready > 0:
+		case DiagnosisQueued:
 			m.again(claimed, every(queuedCap), true)
-		case offered.Before(attended) || e.refused.since(x.Partition, offered):
+		case DiagnosisDue:
 			m.anew(claimed) // it was offered to nobody
 		default:
 			m.lost(&claimed, e.cfg.MaxResumes, engineBy("the pointer was lost again and again"))

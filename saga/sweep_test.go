@@ -273,7 +273,7 @@ func TestResumeStuckSaysWhatItDidAndWhy(t *testing.T) {
 				got = append(got, ids[i.Execution]+": "+strings.TrimSuffix(string(i.Result)+" "+i.Reason, " "))
 			}
 			slices.Sort(got)
-			wantEqual(t, "report", got, []string{"halted: skipped halted", "later: skipped early", "long: skipped busy", "lost: resumed"})
+			wantEqual(t, "report", got, []string{"halted: skipped halted", "later: skipped retry", "long: skipped running", "lost: resumed"})
 			if len(post.sent) != before+1 {
 				t.Errorf("%d pointers published, want one", len(post.sent)-before)
 			}
