@@ -58,6 +58,7 @@ type settings struct {
 	SlowStep    time.Duration // that a slow one takes; 400 ms
 	Heartbeat   time.Duration // of the broker; 2 s
 	Timeout     time.Duration // of the broker; 5 s
+	AckAfter    time.Duration // of the consumer
 	Topology    amqp.Topology
 	Queues      amqp.Queues
 	Exclusive   bool
@@ -206,7 +207,7 @@ func runWorker(ctx context.Context, s settings, st store.Store, log *slog.Logger
 		for _, partition := range s.Partitions {
 			workers[partition] = s.Workers
 		}
-		c, err := amqp.NewConsumer(broker, e, amqp.ConsumerConfig{Workers: workers})
+		c, err := amqp.NewConsumer(broker, e, amqp.ConsumerConfig{Workers: workers, AckAfter: s.AckAfter})
 		if err != nil {
 			return err
 		}
