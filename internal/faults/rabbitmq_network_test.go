@@ -79,7 +79,7 @@ func brokerIsBlackholed(way faultproxy.Direction) func(*world) {
 		w.up(rabbit(setup{}))
 		w.work(2, nil)
 		w.consumed(2)
-		w.start(200, 120*time.Millisecond)
+		w.start(300, 120*time.Millisecond)
 		for i, fault := range []func(faultproxy.Direction){w.rabbit.proxy.Swallow, w.rabbit.proxy.Hang} {
 			w.ended(10 + 60*i)
 			fault(way)

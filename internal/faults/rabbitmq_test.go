@@ -29,8 +29,8 @@ var rabbitmqFaults = []fault{
 	{name: "queue-with-other-arguments", group: "rabbitmq", run: queueWithOtherArguments},
 	{name: "permissions-lost", group: "rabbitmq", run: permissionsLost},
 	{name: "wrong-password", group: "rabbitmq", run: wrongPassword},
-	{name: "consumer-timeout", group: "rabbitmq", run: consumerTimeout},
-	{name: "consumer-timeout-too-short", group: "rabbitmq", run: consumerTimeoutTooShort},
+	{name: "consumer-timeout", group: "rabbitmq", run: consumerTimeout(time.Second)},
+	{name: "consumer-timeout-too-short", group: "rabbitmq", run: consumerTimeout(time.Minute)},
 }
 
 // rabbit is a setup in which each step is handed over by a pointer through the broker, and lost pointers
@@ -86,16 +86,32 @@ func (w *world) away() {
 	w.until("the broker is known to be away", func() bool { return !w.starter.broker.Connected() })
 }
 
-// finishWith is finish, after n workers consume again and pointers get through; and no connection to
-// the broker may be left but the starter's.
+// finishWith is finish, after what the fault has hit has ended, n workers consume again, and pointers
+// get through once more. No connection to the broker may be left but the starter's.
 func (w *world) finishWith(n int) {
 	w.t.Helper()
+	w.recover()
+	recovery := w.result.Recovery
 	w.consumed(n)
-	back := time.Since(w.liftedAt)
 	w.until("the starter publishes", w.starter.broker.Connected)
+	w.note("consumers are back after %.1f s", time.Since(w.liftedAt).Seconds())
+	w.lifted()
 	w.start(20, 20*time.Millisecond)
 	w.finish()
-	w.until("only the starter is connected to the broker", func() bool { return w.rabbit.proxy.Open() <= 1 })
-	w.note("consumers back after %.1f s, attempts %s, events: %d unpublished, %d unroutable", back.Seconds(),
-		tally(w.attempts()), w.count("pointer.unpublished"), w.count("pointer.unroutable"))
+	w.result.Recovery = recovery
+	w.checkBroker()
 }
+
+// checkBroker wants no connection to the broker to be left but the starter's.
+func (w *world) checkBroker() {
+	w.t.Helper()
+	w.until("only the starter is connected to the broker", func() bool { return w.rabbit.proxy.Open() <= 1 })
+	w.note("attempts %s, pointers: %d unpublished, %d unroutable; %d times a consumer was interrupted, %d times a connection",
+		tally(w.attempts()), w.count("pointer.unpublished"), w.count("pointer.unroutable"), w.count(interrupted), w.count(lostBroker))
+}
+
+// What the workers log when a channel or a connection is lost, once a minute for the same reason.
+const (
+	interrupted = `"amqp: consuming was interrupted"`
+	lostBroker  = `"amqp: the broker is away"`
+)
