@@ -81,6 +81,12 @@ type Config struct {
 	// its end, unless steps still run then: see ShutdownIncompleteError. The store must be a store.Exclusiver, as SQLite and memory are.
 	Exclusive bool
 
+	// Retention, if not nil, lets Run delete finished executions that are older,
+	// about once a minute: see [Engine.Purge]. Whichever engines on a store have
+	// it do it. The store must be a store.Querier and a store.Deleter. Nil: all
+	// are kept.
+	Retention *Retention
+
 	// Middleware stands around every call of a step's function, the first one
 	// outermost, and outside of that of [Definition.Middleware].
 	Middleware []Middleware
@@ -195,10 +201,15 @@ func (cfg *Config) check() error {
 			bad("Exclusive needs a store that can be locked (store.Exclusiver)")
 		}
 	}
+	errs = append(errs, cfg.checkRetention())
 	return errors.Join(errs...)
 }
 
 func (cfg *Config) fill() {
+	if cfg.Retention != nil {
+		r := *cfg.Retention
+		cfg.Retention = &r
+	}
 	setDefault(&cfg.Workers, 10)
 	setDefault(&cfg.Lease, 30*time.Second)
 	setDefault(&cfg.StepTimeout, 5*time.Minute)

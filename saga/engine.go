@@ -46,6 +46,7 @@ type Engine struct {
 	alarms   alarms
 	waiters  waiters
 	stats    stats
+	purging  *Slots // one batch at a time
 
 	deliveries deliveries
 }
@@ -60,8 +61,9 @@ func New(cfg Config) (*Engine, error) {
 	cfg.fill()
 	e := &Engine{
 		cfg: cfg, store: cfg.Store, pub: cfg.Publisher, log: cfg.Logger,
-		worker: workerID(cfg.Worker),
-		clock:  clock{fixed: cfg.Now, store: cfg.Store},
+		worker:  workerID(cfg.Worker),
+		clock:   clock{fixed: cfg.Now, store: cfg.Store},
+		purging: NewSlots(1),
 	}
 	e.advancer, _ = store.As[store.Advancer](cfg.Store)
 	e.rules = rules{

@@ -68,6 +68,9 @@ func (e *Engine) Run(ctx context.Context, consumers ...Runner) error {
 	loops.Go(func() { e.renewLoop(background) })
 	loops.Go(func() { e.pauseLoop(work) })
 	loops.Go(func() { e.expireLoop(background) })
+	if e.cfg.Retention != nil {
+		loops.Go(func() { e.retentionLoop(work) })
+	}
 	var workers sync.WaitGroup
 	if e.pub != nil {
 		loops.Go(func() { e.sweepLoop(work) })
