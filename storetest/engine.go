@@ -73,6 +73,9 @@ var engineCases = []engineCase{
 		}
 	}},
 	{"operators", "an execution is compensated, retried and resumed by hand, and the audit trail says by whom", runOperators},
+	{"bulk", "an act in bulk is done to each execution once, by its request, wherever it was interrupted", runBulk},
+	{"erase", "what has finished is erased but for what happened, and what has not is left alone", runErase},
+	{"purge", "what finished too long ago is archived and deleted, and nothing else", runPurge},
 	{"crash after every store call", "whichever call of the store a process dies after, the saga ends as it should", func(t *testing.T, s store.Store) {
 		runCrashes(t, s, crashAfter)
 	}},
