@@ -84,19 +84,19 @@ func (l *link) up(s *session) {
 	l.trouble.log.Info("amqp: connected", "broker", s.where)
 }
 
-// trouble logs what goes wrong again and again at most once a minute.
+// trouble logs what goes wrong again and again at most once a minute, each kind
+// of it: a proxy in front of a broker that is away makes them alternate.
 type trouble struct {
 	log *slog.Logger
 
 	mu   sync.Mutex
-	kind int // the broker's code, or -1
-	last time.Time
+	last map[int]time.Time // by the broker's code, or -1
 }
 
 func (t *trouble) over() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.last = time.Time{}
+	clear(t.last)
 }
 
 func (t *trouble) warn(msg string, err error, args ...any) {
@@ -108,9 +108,13 @@ func (t *trouble) warn(msg string, err error, args ...any) {
 		kind = e.Code
 	}
 	t.mu.Lock()
-	again := kind == t.kind && time.Since(t.last) < repeatAfter
+	last, ok := t.last[kind]
+	again := ok && time.Since(last) < repeatAfter
 	if !again {
-		t.kind, t.last = kind, time.Now()
+		if t.last == nil {
+			t.last = map[int]time.Time{}
+		}
+		t.last[kind] = time.Now()
 	}
 	t.mu.Unlock()
 	if again {

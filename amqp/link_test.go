@@ -5,10 +5,13 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
 )
 
 // The connections of a process come back together: one that publishes while the
@@ -92,4 +95,35 @@ func TestTriesWhileTheBrokerIsAway(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What goes wrong is logged once a minute, also when two kinds of it alternate, and from the start
+// again after all was well.
+func TestTroubleIsLoggedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		trouble := trouble{log: slog.New(slog.NewTextHandler(&log, nil))}
+		lines := func() int { return strings.Count(log.String(), "\n") }
+		alternate := func() {
+			for range 10 {
+				trouble.warn("trouble", &amqp091.Error{Code: 501, Reason: "EOF"})
+				trouble.warn("trouble", errors.New("connection reset"))
+				<-time.After(time.Second)
+			}
+		}
+		alternate()
+		if n := lines(); n != 2 {
+			t.Errorf("%d lines within a minute, want one of each kind", n)
+		}
+		<-time.After(time.Minute)
+		alternate()
+		if n := lines(); n != 4 {
+			t.Errorf("%d lines within two minutes, want two of each kind", n)
+		}
+		trouble.over()
+		alternate()
+		if n := lines(); n != 6 {
+			t.Errorf("%d lines after all was well, want one more of each kind", n)
+		}
+	})
 }
