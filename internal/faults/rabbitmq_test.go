@@ -74,10 +74,12 @@ func (w *world) depth() (ready, consumers int) {
 // consumed waits until n workers consume from the queue.
 func (w *world) consumed(n int) {
 	w.t.Helper()
-	w.until(fmt.Sprintf("%d workers consume", n), func() bool {
-		_, consumers := w.depth()
-		return consumers >= n
-	})
+	w.until(fmt.Sprintf("%d workers consume", n), func() bool { return w.consumers() >= n })
+}
+
+func (w *world) consumers() int {
+	_, n := w.depth()
+	return n
 }
 
 // away waits until the starter knows that the broker takes no messages.
@@ -86,15 +88,27 @@ func (w *world) away() {
 	w.until("the broker is known to be away", func() bool { return !w.starter.broker.Connected() })
 }
 
-// finishWith is finish, after what the fault has hit has ended, n workers consume again, and pointers
-// get through once more. No connection to the broker may be left but the starter's.
+// finishWith is finish, after what the fault has hit has ended and n workers consume again; then pointers
+// have to get through once more. No connection to the broker may be left but the starter's.
 func (w *world) finishWith(n int) {
 	w.t.Helper()
+	back := make(chan time.Duration, 1)
+	go func() { // beside the recovery
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for w.t.Context().Err() == nil {
+			if w.consumers() >= n {
+				back <- time.Since(w.liftedAt)
+				return
+			}
+			<-tick.C
+		}
+	}()
 	w.recover()
 	recovery := w.result.Recovery
 	w.consumed(n)
 	w.until("the starter publishes", w.starter.broker.Connected)
-	w.note("consumers are back after %.1f s", time.Since(w.liftedAt).Seconds())
+	w.note("consumers back after %.1f s", (<-back).Seconds())
 	w.lifted()
 	w.start(20, 20*time.Millisecond)
 	w.finish()
