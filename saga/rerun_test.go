@@ -23,13 +23,13 @@ func TestRerunStartsFromTheInitialState(t *testing.T) {
 			run.State.Charged = true
 			return nil
 		}})
+		if _, err := r.e.Rerun(t.Context(), r.start(t.Context()), anna, nil); !errors.Is(err, saga.ErrNotFinished) {
+			t.Errorf("of an unfinished one: %v", err)
+		}
 		runEngine(t, r.e, func(ctx context.Context) {
 			s, err := r.s.Start(ctx, saga.Resource{Type: "order", ID: "7"}, order{Reserved: true}, nil)
 			if err != nil {
 				t.Fatal(err)
-			}
-			if _, err := r.e.Rerun(ctx, r.start(ctx), anna, nil); !errors.Is(err, saga.ErrNotFinished) {
-				t.Errorf("of an unfinished one: %v", err)
 			}
 			old := r.wait(ctx, s.ID)
 			by := anna
