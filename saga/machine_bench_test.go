@@ -210,6 +210,12 @@ func describe(x *store.Execution) string {
 	if x.Reason != "" {
 		fmt.Fprintf(&b, " reason=%s", x.Reason)
 	}
+	if x.Partition != "default" {
+		b.WriteString(" in=" + x.Partition)
+	}
+	if x.ErasedAt != nil {
+		b.WriteString(" erased")
+	}
 	return b.String()
 }
 

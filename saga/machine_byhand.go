@@ -14,22 +14,19 @@ func (m *machine) skipStep(by By, force bool) error {
 	case store.StatusCompleted, store.StatusCompensated, store.StatusCancelled:
 		return ErrFinished
 	}
-	if x.ErasedAt != nil {
+	switch q := x.Request; {
+	case x.ErasedAt != nil && x.Status == store.StatusFailed:
 		return ErrErased
-	}
-	if x.Step == "" {
+	case x.Step == "":
 		return ErrNoStep
-	}
-	if !m.clear(force) {
+	case m.live() && !force:
 		return ErrAttemptRunning
+	case q != nil && q.Turn != store.TurnNone && x.Direction == store.DirectionExecute:
+		return ErrChanged // it turns around: its current step is another one then
 	}
-	if q := x.Request; q != nil {
-		if q.Turn != store.TurnNone && x.Direction == store.DirectionExecute {
-			return ErrChanged // it turns around: its current step is another one then
-		}
-		x.Request = nil // a Halt that was pending
-	}
-	if x.Direction == store.DirectionExecute {
+	m.clear(force)
+	x.Request = nil // a Halt that was pending
+	if x.Direction == store.DirectionExecute && x.Status != store.StatusCompensationFailed { // a late effect can fail it here
 		m.skipExecute(by)
 	} else if !m.skipUndo(by) {
 		return ErrNoStep
@@ -50,23 +47,30 @@ func (m *machine) skipExecute(by By) {
 // skipUndo reports false when no undo is left to be skipped.
 func (m *machine) skipUndo(by By) bool {
 	x := m.x
-	found := false
-	for i := range x.Ledger {
-		if e := &x.Ledger[i]; e.Stray && x.Status == store.StatusCompensationFailed {
-			e.Stray, e.Status, found = false, store.StepUndone, true // its late effect is accepted
+	failed := x.Status == store.StatusCompensationFailed
+	e := m.entry()
+	if !failed || !needsUndo(e) { // that is the undo which failed
+		e = nil
+		if t := m.target(); t >= 0 {
+			e = &x.Ledger[t]
 		}
 	}
-	if !found {
-		t := m.target()
-		if t < 0 {
-			return false
+	accepted := false
+	if failed && x.Failure != nil && x.Failure.Class == classLateEffect {
+		for i := range x.Ledger {
+			if l := &x.Ledger[i]; l.Stray {
+				l.Stray, l.Status, accepted = false, store.StepUndone, true // its late effect is accepted
+			}
 		}
-		e := &x.Ledger[t]
-		if needsWord(e) {
-			e.Status = store.StepSkipped // taken as without effect
-		} else {
-			e.Status = store.StepUndone
-		}
+	}
+	switch {
+	case accepted:
+	case e == nil:
+		return false
+	case needsWord(e):
+		e.Status = store.StepSkipped // taken as without effect
+	default:
+		e.Stray, e.Status = false, store.StepUndone
 	}
 	x.Status, x.FinishedAt = store.StatusCompensating, nil
 	m.overcome()
@@ -103,6 +107,9 @@ func (m *machine) resolve(step string, is store.StepStatus, force bool) error {
 	default:
 		if x.Request != nil && x.Attempt == nil {
 			m.applyRequest()
+		}
+		if !m.ended() && x.Direction == store.DirectionCompensate && x.Attempt == nil {
+			m.retarget()
 		}
 		m.actDone()
 	}

@@ -263,14 +263,19 @@ func (m *machine) late(ref attemptRef, r result) {
 	raise(e, store.StepDone)
 	switch x.Status {
 	case store.StatusFailed, store.StatusCancelled, store.StatusCompensated:
-		if e.Compensable {
+		switch {
+		case !e.Compensable:
+		case x.ErasedAt != nil:
+			m.stray(e) // without its state it is a person's
+		default:
 			m.reopen()
 		}
 	}
 }
 
 // stray marks a step whose effect was reported after an undo of it had been
-// opened: nobody can tell which of them reached the participant first.
+// opened: nobody can tell which of them reached the participant first; or after
+// the execution was erased.
 func (m *machine) stray(e *store.LedgerEntry) {
 	x := m.x
 	e.Stray = true

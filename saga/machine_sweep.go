@@ -89,6 +89,10 @@ func (m *machine) anew(claimed time.Time) {
 	if m.ended() || m.x.DueAt == nil || !m.x.DueAt.Equal(claimed) || m.live() {
 		return
 	}
+	if m.paused() {
+		m.notePaused()
+		return
+	}
 	m.offer()
 }
 

@@ -111,6 +111,7 @@ func (b *bench) zombie() attemptRef {
 func TestMachineTable(t *testing.T) {
 	tables := [][]tableRow{
 		pointerTable, settleTable, chainTable, walkTable, lateTable, strayTable, requestTable, actTable, forceTable, sweepTable, unknownTable,
+		skipTable, skipUndoTable, resolveTable, moveTable, eraseTable, turnTable, pauseTable,
 	}
 	for _, row := range slices.Concat(tables...) {
 		t.Run(row.name, func(t *testing.T) {

@@ -139,14 +139,14 @@ func (e *Engine) Resume(ctx context.Context, id uuid.UUID, by By, opts *ActOptio
 // SkipStep records the step at which an execution stands as skipped by hand,
 // a doubt about it as settled (no effect), and lets it go on with the next
 // step: a running, halted or failed one. In a compensation it records the undo
-// that would come next, or that has failed, as not needed; of a step that waits
+// that has failed, or else the one that would come next, as not needed; of a step that waits
 // for a person's word ([InDoubtHalt]) it says that it had no effect; of effects
 // that came after their undo, that they are accepted.
 //
 // It returns [ErrFinished] for a completed, compensated or cancelled execution,
 // [ErrNoStep] when there is nothing to skip, [ErrAttemptRunning] (unless Force)
 // while an attempt runs, [ErrChanged] while a compensation is requested,
-// [ErrErased] for an execution without its state. What holds for all acts: see
+// [ErrErased] for a failed execution without its state. What holds for all acts: see
 // [Engine.Act].
 func (e *Engine) SkipStep(ctx context.Context, id uuid.UUID, by By, opts *ActOptions) (*Execution, error) {
 	return e.Act(ctx, id, ActSkipStep, by, opts)
@@ -202,9 +202,12 @@ func (e *Engine) tryOperate(ctx context.Context, id uuid.UUID, op operation, f f
 		}
 		return nil
 	})
-	if errors.Is(err, store.ErrRequestUsed) { // by another call, in between
-		if x, err := e.repeated(ctx, id, op.by.Request, digest); x != nil || err != nil {
-			return x, err
+	if err != nil && op.by.Request != "" {
+		// Another call may have done it in between, and the row may be as it is
+		// because of that; or this one has, and did not hear of it.
+		y, again := e.repeated(ctx, id, op.by.Request, digest)
+		if y != nil || errors.Is(again, ErrRequestUsed) {
+			return y, again
 		}
 	}
 	return x, err

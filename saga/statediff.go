@@ -45,7 +45,7 @@ const (
 
 // stateDiff returns what an audit entry says of an edited state.
 func stateDiff(from, to json.RawMessage) json.RawMessage {
-	var all []valueDiff
+	all := []valueDiff{}
 	diffValues(&all, "", from, to)
 	d := struct {
 		Diff []valueDiff `json:"diff"`
