@@ -100,7 +100,7 @@ func queueWithOtherArguments(w *world) {
 		_, err := ch.QueueDeclare(w.queue(), true, false, false, false, amqp091.Table{"x-max-length": 1})
 		return err
 	})
-	w.allow(30*time.Second, "a consumer that was refused tries again twice a minute")
+	w.allow(30*time.Second, "a refused consumer tries again ever more rarely, and what nobody consumes is offered so")
 	w.work(2, nil)
 	w.start(150, 60*time.Millisecond)
 	w.ended(60)
