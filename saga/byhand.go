@@ -12,8 +12,8 @@ import (
 )
 
 // Resolve settles by a person's word whether a step that is in doubt had its
-// effect: store.StepDone, or store.StepPending for no effect. A compensation
-// under way goes by it; a failed, cancelled or compensated execution is reopened
+// effect: store.StepDone, or store.StepPending for no effect; one whose undo was
+// begun becomes undone by that. A compensation under way goes by it; a failed, cancelled or compensated execution is reopened
 // when a step that was done now has to be undone. A halted execution stays
 // halted: Resume it. It returns [ErrNotInDoubt] when the step is not in doubt,
 // [ErrNoStep] when the execution has no such step, [ErrAttemptRunning] (unless

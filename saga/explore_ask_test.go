@@ -36,8 +36,8 @@ type question struct {
 	unsure, force bool
 }
 
-// An answer is what the machine made of a question.
-type answer struct {
+// A response is what the machine made of a question.
+type response struct {
 	row                    worldRow
 	dirty, opened, publish bool
 	refused                bool
@@ -56,7 +56,7 @@ type closing struct {
 // in other things than the row.
 //
 //go:norace
-func (e *explorer) answer(q question) answer {
+func (e *explorer) answer(q question) response {
 	if a, ok := e.asked[q]; ok {
 		return a
 	}
@@ -68,7 +68,7 @@ func (e *explorer) answer(q question) answer {
 	return a
 }
 
-func (e *explorer) ask(q question) (a answer) {
+func (e *explorer) ask(q question) (a response) {
 	e.fill(&q.row)
 	m := &machine{x: &e.x, now: worldNow, rules: e.rules}
 	if q.knows {
@@ -78,7 +78,7 @@ func (e *explorer) ask(q question) (a answer) {
 		m.rules.worker = worldProcs[q.worker]
 	}
 	how, err := e.call(m, &q)
-	a = answer{row: e.read(), dirty: m.dirty, opened: m.opened, publish: m.publish, refused: err != nil, how: how}
+	a = response{row: e.read(), dirty: m.dirty, opened: m.opened, publish: m.publish, refused: err != nil, how: how}
 	switch {
 	case err != nil && a.row != q.row:
 		violate("S6", "an act that failed (%v) changed the row", err)
@@ -152,7 +152,7 @@ func (e *explorer) call(m *machine, q *question) (how settling, err error) {
 // of nobody), and commits.
 //
 //go:norace
-func (e *explorer) do(y *world, by int, q question) answer {
+func (e *explorer) do(y *world, by int, q question) response {
 	q.row, q.worker = y.row, -1
 	if by >= 0 {
 		q.worker, q.knows = int8(e.proc(by)), true
@@ -174,7 +174,7 @@ func (e *explorer) proc(w int) int {
 // commit makes what the machine did true, and checks what can be seen then only.
 //
 //go:norace
-func (e *explorer) commit(y *world, by int, a *answer, act bool) {
+func (e *explorer) commit(y *world, by int, a *response, act bool) {
 	had, was, allowed := y.row.open, y.row.token(), y.row.epoch+a.reopened
 	if y.row.turn != 0 {
 		allowed++ // it was asked for before

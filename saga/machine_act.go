@@ -120,13 +120,6 @@ func (m *machine) retry(force bool) error {
 // takeUp lets a failed or halted execution run again from its cursor.
 func (m *machine) takeUp() {
 	x := m.x
-	if x.Status == store.StatusFailed {
-		for i := range x.Ledger {
-			if e := &x.Ledger[i]; e.Round > 0 {
-				e.Round++ // what it does now is not what was undone under the old key
-			}
-		}
-	}
 	x.Status, x.FinishedAt, x.Failure, x.Cause, x.Turn = store.StatusRunning, nil, nil, nil, store.TurnNone
 	m.because("", "")
 	m.epochUp()

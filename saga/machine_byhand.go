@@ -25,7 +25,7 @@ func (m *machine) skipStep(by By, force bool) error {
 		return ErrChanged // it turns around: its current step is another one then
 	}
 	m.clear(force)
-	x.Request = nil // a Halt that was pending
+	x.Request = nil                                                                          // a Halt that was pending
 	if x.Direction == store.DirectionExecute && x.Status != store.StatusCompensationFailed { // a late effect can fail it here
 		m.skipExecute(by)
 	} else if !m.skipUndo(by) {
@@ -47,18 +47,14 @@ func (m *machine) skipExecute(by By) {
 // skipUndo reports false when no undo is left to be skipped.
 func (m *machine) skipUndo(by By) bool {
 	x := m.x
-	failed := x.Status == store.StatusCompensationFailed
-	e := m.entry()
-	if !failed || !needsUndo(e) { // that is the undo which failed
+	e, accepted := m.entry(), false
+	if x.Status != store.StatusCompensationFailed || !needsUndo(e) { // that is the undo which failed
 		e = nil
 		if t := m.target(); t >= 0 {
 			e = &x.Ledger[t]
 		}
-	}
-	accepted := false
-	if failed && x.Failure != nil && x.Failure.Class == classLateEffect {
 		for i := range x.Ledger {
-			if l := &x.Ledger[i]; l.Stray {
+			if l := &x.Ledger[i]; l.Stray && x.Status == store.StatusCompensationFailed {
 				l.Stray, l.Status, accepted = false, store.StepUndone, true // its late effect is accepted
 			}
 		}
@@ -95,6 +91,9 @@ func (m *machine) resolve(step string, is store.StepStatus, force bool) error {
 	}
 	if e.Status != store.StepInDoubt {
 		return ErrNotInDoubt
+	}
+	if is == store.StepPending && e.Round > 0 {
+		is = store.StepUndone // it is not run again under the key of what may have been undone
 	}
 	e.Status = is
 	m.touch()

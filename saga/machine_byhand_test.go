@@ -274,14 +274,6 @@ var skipUndoTable = []tableRow{
 		attempts: "a.exec e0 #1 succeeded, b.exec e0 #1 abandoned late succeeded, b.exec e0 #2 failed, b.comp e0 #1 succeeded, a.comp e0 #1 failed",
 		acts:     "skip_step by ann: compensation_failed to compensation_failed",
 	},
-	{name: "skip accepts a stray of one that had ended failed", story: func(b *bench) {
-		z := b.zombie()
-		b.run(Fail(errOrdinary)).wake().run(errOrdinary).resolve("a", store.StepPending, false, nil).late(z, nil).must(ActSkipStep, false)
-	},
-		want:     "compensated execute a e1 t0 [undone pending pending] failure=broken@a",
-		attempts: "a.exec e0 #1 abandoned late succeeded, a.exec e0 #2 failed, a.comp e0 #1 failed",
-		acts:     "resolve by ann: compensating to failed, late_effect by engine: failed to compensation_failed, skip_step by ann: compensation_failed to compensated",
-	},
 	{name: "nothing to skip: the undo is done, its state was refused", story: func(b *bench) {
 		b.failAt("b").settleResult(b.open("A"), result{kind: succeeded, stateErr: errState}, false).refuse(ActSkipStep, true, ErrNoStep)
 	},

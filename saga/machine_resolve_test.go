@@ -87,7 +87,7 @@ var resolveTable = []tableRow{
 	{name: "the walk backs off, resolved as no effect: on to the next undo", story: func(b *bench) {
 		b.run(nil).run(Fail(Unknown(errOrdinary))).run(errOrdinary).resolve("b", store.StepPending, false, nil)
 	},
-		want:     "compensating compensate a e0 t0 [done pending pending] failure=broken@b due0s",
+		want:     "compensating compensate a e0 t0 [done undone pending] failure=broken@b due0s",
 		attempts: "a.exec e0 #1 succeeded, b.exec e0 #1 failed, b.comp e0 #1 failed",
 		acts:     "resolve by ann: compensating to compensating",
 	},
@@ -155,13 +155,20 @@ var resolveTable = []tableRow{
 		attempts: "a.exec e0 #1 failed, a.exec e0 #2 skipped",
 		acts:     "resolve by ann: completed to completed",
 	},
-	{name: "resolve on compensation_failed: no effect; Retry then ends failed, and another undo would have a new key", story: func(b *bench) {
-		b.run(Fail(Unknown(errOrdinary))).run(Fail(errOrdinary)).resolve("a", store.StepPending, false, nil).must(ActRetry, false).must(ActRetry, false)
-		b.run(nil)
+	{name: "resolve on compensation_failed: no effect is left, then Retry", story: func(b *bench) {
+		b.run(Fail(Unknown(errOrdinary))).run(Fail(errOrdinary)).resolve("a", store.StepPending, false, nil).must(ActRetry, false)
 	},
-		want:     "running execute b e2 t0 [done+round2 pending pending] due20s offered0s published",
-		attempts: "a.exec e0 #1 failed, a.comp e0 #1 failed, a.exec e2 #1 succeeded",
-		acts:     "resolve by ann: compensation_failed to compensation_failed, retry by ann: compensation_failed to failed, retry by ann: failed to running",
+		want:     "compensated compensate a e1 t0 [undone pending pending] failure=broken@a",
+		attempts: "a.exec e0 #1 failed, a.comp e0 #1 failed",
+		acts:     "resolve by ann: compensation_failed to compensation_failed, retry by ann: compensation_failed to compensated",
+	},
+	{name: "no effect is left of what an undo was begun for: what comes late is a stray", story: func(b *bench) {
+		z := b.zombie()
+		b.run(Fail(errOrdinary)).wake().run(errOrdinary).resolve("a", store.StepPending, false, nil).late(z, nil)
+	},
+		want:     "compensation_failed compensate a e0 t0 [undone+stray pending pending] failure=late_effect@a",
+		attempts: "a.exec e0 #1 abandoned late succeeded, a.exec e0 #2 failed, a.comp e0 #1 failed",
+		acts:     "resolve by ann: compensating to compensated, late_effect by engine: compensated to compensation_failed",
 	},
 }
 

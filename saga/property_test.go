@@ -24,6 +24,8 @@ type chaos struct {
 	workers int
 	saved   string // the state that must be in the row
 	counter int
+	told    map[string]bool // steps whose success was reported
+	skipped map[string]bool // steps whose undo an operator skipped before it was begun
 }
 
 // A chaosBody is a body that runs, whether its attempt still counts or not.
@@ -55,7 +57,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		s.Retry.Attempts, s.CompensateRetry.Attempts = 1+r.IntN(3), 1+r.IntN(3)
 		line = append(line, s)
 	}
-	c := &chaos{bench: newBench(t, line...), r: r, saved: "{}"}
+	c := &chaos{bench: newBench(t, line...), r: r, saved: "{}", told: map[string]bool{}, skipped: map[string]bool{}}
 	if r.IntN(6) == 0 {
 		c.rules.onStalled = StalledHalt
 	}
@@ -87,6 +89,7 @@ func (c *chaos) deliver(p Pointer, knows bool) {
 	c.workers++
 	worker := fmt.Sprintf("w%d", c.workers)
 	before := c.x.Attempt != nil
+	live := before && c.now.Before(c.x.Attempt.LeaseUntil.Add(leaseMargin))
 	r := c.handle(worker, p)
 	c.plan = old
 	c.publish()
@@ -94,6 +97,9 @@ func (c *chaos) deliver(p Pointer, knows bool) {
 	if r == (Result{Disposition: Ack}) {
 		if !knows {
 			c.t.Errorf("a process that does not know the saga opened an attempt")
+		}
+		if live {
+			c.t.Errorf("opened beside a live attempt")
 		}
 		if p.Epoch != c.x.Epoch && !before {
 			c.t.Errorf("a pointer of epoch %d opened an attempt of epoch %d", p.Epoch, c.x.Epoch)
@@ -145,6 +151,9 @@ func (c *chaos) finishBody(i int, err, cause error, dies bool) {
 		c.counter++
 		r.state = fmt.Appendf(nil, `{"n":%d}`, c.counter)
 	}
+	if ref.lease.Direction == store.DirectionExecute && (r.kind == succeeded || r.kind == completed) {
+		c.told[ref.lease.Step] = true
+	}
 	open, ok := c.x.Lease()
 	if ok && open == ref.lease {
 		if r.state != nil {
@@ -182,6 +191,9 @@ func (c *chaos) lateBody(ref attemptRef, r result) {
 	c.say("%s comes late with %s %s: %s", ref.lease.Worker, ref.lease.Direction, ref.lease.Step, show(r))
 	x := c.x
 	moved := x.Status != before.Status
+	if moved && before.Status == store.StatusHalted {
+		c.t.Errorf("a late result moved a halted row to %s", x.Status)
+	}
 	if moved && !(x.Status == store.StatusCompensationFailed && x.Failure.Class == classLateEffect) && !(x.Epoch == before.Epoch+1 && before.Status.Finished()) {
 		c.t.Errorf("a late result moved the row from %s to %s", before.Status, x.Status)
 	}
@@ -233,6 +245,7 @@ func (c *chaos) sweep(calm bool) {
 // step does one random thing.
 func (c *chaos) step() {
 	r := c.r
+	defer c.atRest()
 	switch n := r.IntN(20); {
 	case n < 5 && len(c.queue) > 0:
 		i := r.IntN(len(c.queue))
@@ -262,14 +275,83 @@ func (c *chaos) step() {
 		}
 		c.sweep(false)
 	case n < 19:
-		act := []Act{ActCompensate, ActCancel, ActHalt, ActResume, ActRetry}[r.IntN(5)]
-		force := r.IntN(4) == 0
-		err := c.act(act, force)
+		c.operator()
 		c.published = false
-		c.say("%s, force %v: %v", act, force, err)
 	default:
 		c.queue = nil
 		c.say("the broker forgets its queue")
+	}
+}
+
+// operator lets a person do something.
+func (c *chaos) operator() {
+	r := c.r
+	force := r.IntN(4) == 0
+	var err error
+	what := ""
+	before := c.x.Clone()
+	switch n := r.IntN(10); {
+	case n < 7:
+		act := acts[r.IntN(len(acts))]
+		what, err = string(act), c.act(act, force)
+		if act == ActSkipStep && err == nil {
+			for i := range c.x.Ledger {
+				if e := &c.x.Ledger[i]; e.Status == store.StepUndone && e.Round == 0 {
+					c.skipped[e.Name] = true
+				}
+			}
+		}
+		if act != ActHalt && act != ActRetry && err == nil && before.Status == store.StatusHalted && c.x.Status == store.StatusHalted && c.x.Reason != reasonInDoubt {
+			c.t.Errorf("%s left it halted for %q", act, c.x.Reason)
+		}
+	case n < 8 && len(c.x.Ledger) > 0:
+		step := c.x.Ledger[r.IntN(len(c.x.Ledger))].Name
+		is := []store.StepStatus{store.StepDone, store.StepPending}[r.IntN(2)]
+		what = fmt.Sprintf("resolve %s %s", step, is)
+		err = c.do(func(m *machine) error {
+			return m.operate(ActResolve, ann, nil, func() error { return m.resolve(step, is, force) })
+		})
+	case n < 9:
+		to := []string{"default", "other"}[r.IntN(2)]
+		what = "move to " + to
+		err = c.do(func(m *machine) error {
+			return m.operate(ActMove, ann, nil, func() error { return m.move(to, force) })
+		})
+	default:
+		c.counter++
+		state := fmt.Sprintf(`{"n":%d}`, c.counter)
+		what = "edit_state"
+		err = c.do(func(m *machine) error {
+			return m.operate(ActEditState, ann, nil, func() error { return m.editState([]byte(state)) })
+		})
+		if err == nil {
+			c.saved = state
+		}
+	}
+	c.say("%s, force %v: %v", what, force, err)
+	if err == nil && c.x.Epoch > before.Epoch+2 { // a pending turn, and the act
+		c.t.Errorf("epoch %d after %d", c.x.Epoch, before.Epoch)
+	}
+}
+
+// atRest checks what must hold of every row, by what has happened to it.
+func (c *chaos) atRest() {
+	x := c.x
+	for name := range c.skipped {
+		if e := x.Entry(name); e.Status != store.StepUndone || e.Stray {
+			c.t.Errorf("the undo of %s was skipped by hand, and it is %s, stray %v", name, e.Status, e.Stray)
+		}
+	}
+	switch x.Status {
+	case store.StatusFailed, store.StatusCancelled, store.StatusCompensated:
+	default:
+		return
+	}
+	for i := range x.Ledger {
+		e := &x.Ledger[i]
+		if needsUndo(e) || e.Stray || c.told[e.Name] && e.Compensable && e.Status != store.StepUndone {
+			c.t.Errorf("%s, and %s is %s, stray %v", x.Status, e.Name, e.Status, e.Stray)
+		}
 	}
 }
 
@@ -335,6 +417,7 @@ func TestMachineProperties(t *testing.T) {
 		}
 		if !t.Failed() {
 			c.settleDown()
+			c.atRest()
 			ends[c.x.Status]++
 		}
 		if t.Failed() {
