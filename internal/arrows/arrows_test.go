@@ -32,6 +32,8 @@ var heavy = []string{
 	"database/sql",
 }
 
+const cliLibrary = "github.com/urfave/cli"
+
 const otel = "go.opentelemetry.io"
 
 // otelAPI is what the packages of OpenTelemetry's API are and link, besides the
@@ -118,6 +120,11 @@ var rules = []rule{
 			return !below("telemetry")(name) && !below("cmd")(name) && !below("examples")(name)
 		},
 		bad: linked(func(path string) bool { return under(path, otel) }),
+	},
+	{
+		arrow: "the command line library is linked by commands only",
+		from:  func(name string) bool { return !below("cmd")(name) },
+		bad:   linked(func(path string) bool { return under(path, cliLibrary) }),
 	},
 	{
 		arrow: "sagatest -> saga, store/memory and inproc",
@@ -215,6 +222,8 @@ func TestABrokenArrowIsNamed(t *testing.T) {
 		{"sagatest", []string{module + "/store/sqlite"}, "sagatest -> saga"},
 		{"cmd/saga-demo", []string{module + "/amqp", module + "/web", module + "/store/postgres", "github.com/jackc/pgx/v5"}, ""},
 		{"cmd/saga-demo", []string{amqp091}, "only importer"},
+		{"cmd/sagactl", []string{module + "/amqp", module + "/store/postgres", cliLibrary + "/v3"}, ""},
+		{"web", []string{cliLibrary + "/v3"}, "by commands only"},
 		{"cmd/saga-demo", []string{module + "/internal/testenv"}, "internal/testenv"},
 		{"internal/sim", []string{"go.uber.org/goleak"}, "goleak"},
 	} {
