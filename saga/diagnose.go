@@ -2,7 +2,9 @@ package saga
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -118,9 +120,19 @@ func (e *Engine) surroundings(ctx context.Context, xs []*store.Execution) (*surr
 		return nil, err
 	}
 	s.pauses = p.Now
+	workers, err := e.Workers(ctx)
+	if err != nil && !errors.Is(err, ErrNotSupported) {
+		return nil, err
+	}
+	living := slices.DeleteFunc(workers, func(w WorkerInfo) bool { return !w.Alive })
 	s.known = func(x *store.Execution) bool {
 		m := &machine{x: x, plan: e.planFor(x)}
-		return m.known() || !e.registered()
+		return m.known() || len(living) == 0 && !e.registered() || slices.ContainsFunc(living, func(w WorkerInfo) bool { return w.knows(x) })
+	}
+	if err == nil {
+		s.attended = func(p string) bool {
+			return slices.ContainsFunc(living, func(w WorkerInfo) bool { return w.attends(p) })
+		}
 	}
 	if prober, ok := e.pub.(DepthProber); ok && s.connected {
 		for _, x := range xs {
@@ -275,7 +287,7 @@ func (s *surroundings) queued(x *store.Execution, d Diagnosis, at string) Diagno
 	switch {
 	case s.publisher && !s.connected:
 		return say(DiagnosisBrokerDown, "", "the broker is away; workers of partition %q take their work from the store.", x.Partition)
-	case asked && q.known && q.consumers == 0 || s.unattended(x.Partition):
+	case asked && q.known && q.consumers == 0 || !(asked && q.known) && s.unattended(x.Partition):
 		return say(DiagnosisNoConsumer, "", "nobody consumes partition %q.", x.Partition)
 	case asked && q.known && q.ready > 0 && x.OfferedAt != nil:
 		d.Ahead = q.ready

@@ -62,7 +62,9 @@ func TestDiagnose(t *testing.T) {
 		{"lease lapsed", func(x *store.Execution) { x.Attempt = lapsed }, stand{consumers: 1}, saga.Scope{}, saga.DiagnosisLeaseLapsed, []string{"host:7/ab", "11:59:50"}},
 		{"paused", nil, stand{}, saga.Scope{Partition: "default"}, saga.DiagnosisPaused, []string{"partition/default", "anna", "on call"}},
 		{"paused saga", nil, stand{}, saga.Scope{Saga: "checkout"}, saga.DiagnosisPaused, []string{"saga/checkout"}},
-		{"retry", func(x *store.Execution) { x.WakeAt, x.DueAt, x.Tries, x.Failure = in(time.Minute), in(time.Minute), 1, failed }, stand{}, saga.Scope{}, saga.DiagnosisRetry, []string{"refused", "12:01:00"}},
+		{"retry", func(x *store.Execution) {
+			x.WakeAt, x.DueAt, x.Tries, x.Failure = in(time.Minute), in(time.Minute), 1, failed
+		}, stand{}, saga.Scope{}, saga.DiagnosisRetry, []string{"refused", "12:01:00"}},
 		{"snoozed", func(x *store.Execution) { x.WakeAt, x.DueAt = in(time.Minute), in(time.Minute) }, stand{}, saga.Scope{}, saga.DiagnosisWaiting, []string{"12:01:00"}},
 		{"doubt", func(x *store.Execution) {
 			x.Status, x.Direction, x.WakeAt, x.DueAt = store.StatusCompensating, store.DirectionCompensate, in(time.Minute), in(time.Minute)
@@ -77,7 +79,7 @@ func TestDiagnose(t *testing.T) {
 		{"on its way", func(x *store.Execution) { x.OfferedAt = in(-time.Second); x.DueAt = in(29 * time.Second) }, stand{consumers: 1}, saga.Scope{}, saga.DiagnosisPickup, []string{"12:00:29"}},
 		{"due", func(x *store.Execution) { x.DueAt = in(-time.Second) }, stand{consumers: 1}, saga.Scope{}, saga.DiagnosisDue, []string{"11:59:59"}},
 		{"overdue", func(x *store.Execution) { x.DueAt = in(-time.Hour) }, stand{consumers: 1}, saga.Scope{}, saga.DiagnosisOverdue, []string{"11:00:00"}},
-		{"depth unknown", func(x *store.Execution) { x.DueAt = in(-time.Second) }, stand{err: errors.New("away")}, saga.Scope{}, saga.DiagnosisDue, nil},
+		{"depth unknown", func(x *store.Execution) { x.DueAt = in(-time.Second) }, stand{err: errors.New("away")}, saga.Scope{}, saga.DiagnosisNoConsumer, nil},
 		{"not adopted", func(x *store.Execution) { x.Step, x.Version, x.Ledger = "", 0, nil }, stand{consumers: 1}, saga.Scope{}, saga.DiagnosisNotAdopted, []string{"checkout"}},
 		{"inconsistent", func(x *store.Execution) { x.DueAt = nil }, stand{consumers: 1}, saga.Scope{}, saga.DiagnosisInconsistent, nil},
 	}

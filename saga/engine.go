@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -39,6 +40,10 @@ type Engine struct {
 	storeID atomic.Pointer[uuid.UUID]
 
 	gate     gate
+	reports  reports
+	beat     atomic.Int64 // when the loop without I/O last went round, in ns since 1970
+	heard    atomic.Int64 // when the store last answered about the pauses
+	forgot   time.Time    // when dead workers' records were last removed
 	refused  refusals
 	life     lifecycle
 	sessions sessions

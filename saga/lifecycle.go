@@ -40,6 +40,12 @@ func (l *lifecycle) isDraining() bool {
 	return l.draining
 }
 
+func (l *lifecycle) isRunning() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.running
+}
+
 func (l *lifecycle) start() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

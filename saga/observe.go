@@ -11,6 +11,7 @@ import (
 
 // emit tells logger and observer of an event. Neither can do harm.
 func (e *Engine) emit(ctx context.Context, ev Event) {
+	e.reports.note(&ev)
 	defer func() { _ = recover() }()
 	level := slog.LevelDebug
 	switch ev.Kind {

@@ -229,6 +229,7 @@ func (e *Engine) lookAtPauses(ctx context.Context) {
 		e.warn("saga: pauses", "error", err)
 		return
 	}
+	e.heard.Store(time.Now().UnixNano())
 	e.paused(&p)
 }
 

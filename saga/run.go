@@ -67,6 +67,7 @@ func (e *Engine) Run(ctx context.Context, consumers ...Runner) error {
 	e.lookAtPauses(work)
 	loops.Go(func() { e.renewLoop(background) })
 	loops.Go(func() { e.pauseLoop(work) })
+	loops.Go(func() { e.recordLoop(background, consumers) })
 	loops.Go(func() { e.expireLoop(background) })
 	if e.cfg.Retention != nil {
 		loops.Go(func() { e.retentionLoop(work) })

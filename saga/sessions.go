@@ -214,6 +214,7 @@ func (e *Engine) expireLoop(ctx context.Context) {
 		case <-ticker.C:
 		}
 		e.sessions.expire(e)
+		e.beat.Store(time.Now().UnixNano())
 	}
 }
 
