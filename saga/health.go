@@ -146,7 +146,7 @@ func (c *checkup) store(ctx context.Context) bool {
 		c.cause(HealthDegraded, HealthStoreSlow, "", 0, "the store took %v to say what time it is", took.Round(time.Millisecond))
 	}
 	if c.e.cfg.Now == nil {
-		if off := time.Now().Sub(now.Add(took / 2)); off.Abs() > healthSkew+took {
+		if off := time.Since(now.Add(took / 2)); off.Abs() > healthSkew+took {
 			c.cause(HealthInfo, HealthClockSkew, "", 0, "this machine's clock is %v off the store's; the engine goes by the store's", off.Round(time.Second))
 		}
 	}
