@@ -143,7 +143,19 @@ func (e *explorer) call(m *machine, q *question) (how settling, err error) {
 	case askAnew:
 		m.anew(*claimed)
 	case askAct:
-		err = m.act(actVerbs[q.act], By{Actor: "test", Reason: "asked"}, q.force)
+		by := By{Actor: "test", Reason: "asked"}
+		switch act := actVerbs[q.act]; act {
+		case ActMove:
+			err = m.operate(act, by, nil, func() error { return m.move("other", false) })
+		case ActResolve:
+			is := store.StepDone
+			if q.act == actResolvePending {
+				is = store.StepPending
+			}
+			err = m.operate(act, by, nil, func() error { return m.resolve(worldNames[q.tok.step], is, false) })
+		default:
+			err = m.act(act, by, q.force)
+		}
 	}
 	return how, err
 }
@@ -226,6 +238,9 @@ func (e *explorer) commit(y *world, by int, a *response, act bool) {
 			violate("S8", "given up, but only %d pointers were lost since the last open", y.losses)
 		}
 		y.losses = 0
+	}
+	if r.status >= isCompleted {
+		y.parked = false // a Halt is void
 	}
 	if r.ended() {
 		y.losses = 0 // what brings it back starts counting anew

@@ -94,6 +94,18 @@ func (e *explorer) forgetWorker(y *world, w *worldWorker) {
 	}
 }
 
+// busyWith reports whether a worker may still have the effect of step i.
+//
+//go:norace
+func (w *world) busyWith(i int) bool {
+	for j := range w.w {
+		if v := &w.w[j]; v.at != atIdle && v.at != atPublish && int(v.tok.step) == i && v.tok.dir == 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // forgetRow drops what of the row, the participants and the ghosts plays no part
 // any more.
 //
@@ -115,6 +127,9 @@ func (e *explorer) forgetRow(y *world) {
 		}
 		if e.inDoubt != InDoubtIgnore {
 			y.told[i] = false
+		}
+		if !e.compensable[i] || !y.p.effect[i] && !y.p.flight[i] && !y.busyWith(i) {
+			y.word[i] = false // nothing is there to answer for
 		}
 	}
 	r.reason = 0 // words only

@@ -123,6 +123,9 @@ func (l move) String() string {
 	case mvTick:
 		return "tick"
 	case mvAct:
+		if a == actResolveDone || a == actResolvePending {
+			return "operator: " + actNames[a] + ": " + worldNames[b]
+		}
 		return "operator: " + actNames[a]
 	}
 	return "?"
@@ -283,41 +286,66 @@ func (e *explorer) tickMove(x *world, emit emitFunc) {
 //go:norace
 func (e *explorer) actMoves(x *world, emit emitFunc) {
 	for _, op := range e.ops {
-		y := *x
-		y.acts--
-		was := x.row.status
-		force := op >= actForceCompensate
-		if force && !(x.row.open && x.row.lease > -ticksMargin) {
-			continue // as without
+		if op != actResolveDone && op != actResolvePending {
+			e.actMove(x, op, 0, emit)
+			continue
 		}
-		switch op { // ghosts first: what the act itself opens or ends is seen by them
-		case actResume:
-			y.parked = false
-		case actRetry, actForceRetry:
-			if was >= isCompleted {
-				y.turned, y.parked, y.retried = false, false, true
+		for s := range e.steps { // a person who looks sees what is there, and nothing that may still come
+			if x.p.flight[s] || x.busyWith(s) || x.p.effect[s] != (op == actResolveDone) {
+				continue
 			}
-		case actCompensate, actCancel, actForceCompensate:
-			y.parked = false
+			e.actMove(x, op, s, emit)
 		}
-		if e.do(&y, -1, question{kind: askAct, act: int8(op), force: force, knows: op%2 == 0}).refused {
-			continue // and nothing changed: see ask
-		}
-		r := &y.row
-		switch op {
-		case actCompensate, actCancel, actForceCompensate:
-			y.turned = true
-		case actHalt, actForceHalt:
-			y.parked = r.halt || r.status == isHalted
-		case actRetry, actForceRetry:
-			if r.status == isHalted {
-				y.parked = true
-			}
-		}
-		if r.status >= isCompleted {
-			y.parked = false
-		}
-		y.retried = y.retried && (op == actRetry || x.retried)
-		emit(mv(mvAct, op, 0), y, true)
 	}
+}
+
+//go:norace
+func (e *explorer) actMove(x *world, op, step int, emit emitFunc) {
+	y := *x
+	y.acts--
+	was := x.row.status
+	force := forced(op)
+	if force && !(x.row.open && x.row.lease > -ticksMargin) {
+		return // as without
+	}
+	switch op { // ghosts first: what the act itself opens or ends is seen by them
+	case actResume:
+		y.parked = false
+	case actRetry, actForceRetry:
+		if was >= isCompleted {
+			y.turned, y.parked, y.retried = false, false, true
+		}
+	case actCompensate, actCancel, actForceCompensate:
+		y.parked = false
+	case actSkip, actForceSkip:
+		y.parked = false
+		if was == isFailed {
+			y.turned = false
+		}
+	}
+	q := question{kind: askAct, act: int8(op), force: force, knows: op%2 == 0, tok: token{step: int8(step)}}
+	if e.do(&y, -1, q).refused {
+		return // and nothing changed: see ask
+	}
+	r := &y.row
+	switch op {
+	case actCompensate, actCancel, actForceCompensate:
+		y.turned = true
+	case actHalt, actForceHalt:
+		y.parked = r.halt || r.status == isHalted
+	case actRetry, actForceRetry:
+		if r.status == isHalted {
+			y.parked = true
+		}
+	case actSkip, actForceSkip:
+		for i := range e.steps {
+			before, after := x.row.ledger[i], r.ledger[i]
+			if before.status != after.status || before.stray && !after.stray {
+				y.word[i] = true
+			}
+		}
+	}
+	y.parked = y.parked && r.status < isCompleted
+	y.retried = y.retried && (op == actRetry || x.retried)
+	emit(mv(mvAct, op, step), y, true)
 }

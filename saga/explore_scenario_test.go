@@ -18,12 +18,28 @@ const (
 	actForceCompensate
 	actForceHalt
 	actForceRetry
+	actSkip
+	actForceSkip
+	actMove
+	actResolveDone
+	actResolvePending
 )
 
 var (
-	actNames = []string{"Compensate", "Cancel", "Halt", "Resume", "Retry", "Compensate (force)", "Halt (force)", "Retry (force)"}
-	actVerbs = []Act{ActCompensate, ActCancel, ActHalt, ActResume, ActRetry, ActCompensate, ActHalt, ActRetry}
+	actNames = []string{
+		"Compensate", "Cancel", "Halt", "Resume", "Retry", "Compensate (force)", "Halt (force)", "Retry (force)",
+		"SkipStep", "SkipStep (force)", "Move", "Resolve as done", "Resolve as without effect",
+	}
+	actVerbs = []Act{
+		ActCompensate, ActCancel, ActHalt, ActResume, ActRetry, ActCompensate, ActHalt, ActRetry, ActSkipStep, ActSkipStep, ActMove,
+		ActResolve, ActResolve,
+	}
 )
+
+// forced reports whether an act is done although an attempt runs.
+func forced(op int) bool {
+	return op >= actForceCompensate && op <= actForceRetry || op == actForceSkip
+}
 
 // A scenario says what can happen.
 type scenario struct {
@@ -75,15 +91,15 @@ type explorer struct {
 	rules   rules
 	plan    *plan
 	results [outcomes][worldSteps][2]result
-	asked   map[question]answer
+	asked   map[question]response
 	graph   graph
 	retries bool // an act may undo a stray step again
 	brief   bool // no body's time-out is ahead when its attempt is taken over
 }
 
 func newExplorer(s scenario) *explorer {
-	e := &explorer{scenario: s, asked: map[question]answer{}}
-	force := slices.ContainsFunc(s.ops, func(op int) bool { return op >= actForceCompensate })
+	e := &explorer{scenario: s, asked: map[question]response{}}
+	force := slices.ContainsFunc(s.ops, forced)
 	e.retries = slices.Contains(s.ops, actRetry)
 	e.brief = !force && s.body <= ticksLease/2+ticksMargin
 	body := func(context.Context, *Run[struct{}]) error { return nil }

@@ -78,7 +78,7 @@ func (e *explorer) checkAtRest(x *world) {
 		for s := range e.steps {
 			l := &e.drawer.plan[s]
 			ignored := l.InDoubt == InDoubtIgnore && r.ledger[s].status == indexOf(worldSteppings, "in_doubt") && !x.told[s]
-			if x.p.effect[s] && l.Compensable && !ignored {
+			if x.p.effect[s] && l.Compensable && !ignored && !x.word[s] {
 				violate("S2", "%s, and the effect of %s (%s in the ledger) stands", worldStatuses[r.status], worldNames[s], worldSteppings[r.ledger[s].status])
 			}
 		}
@@ -429,6 +429,35 @@ func scenarios(full bool) (out []scenario) {
 	add("F37 unknown commits, doubled pointers, crash", func(s *scenario) {
 		s.unknown, s.twice, s.crash, s.errs, s.fails, s.faults = true, true, true, true, true, 2
 	}, one)
+	skip := func(s *scenario, n int8, ops ...int) { s.ops, s.acts = ops, n }
+	add("F38 SkipStep, Halt, Resume, Retry, crash, errors", func(s *scenario) {
+		errs(s)
+		s.halts, s.crash = true, true
+		skip(s, 2, actSkip, actHalt, actResume, actRetry, actCancel)
+	}, two, one, func(s *scenario) { s.acts = 2 }, few)
+	add("F39 SkipStep by force, requests, the late worker reports the truth", func(s *scenario) {
+		s.body, s.truth, s.lapse, s.fails, s.faults = 3, true, true, true, 0
+		skip(s, 2, actForceSkip, actHalt, actCompensate)
+	}, two, frozen)
+	add("F40 SkipStep and Retry of undos and strays, InDoubt Halt, truth", func(s *scenario) {
+		s.inDoubt, s.body, s.truth, s.lapse, s.fails, s.faults = InDoubtHalt, 3, true, true, true, 0
+		skip(s, 2, actSkip, actForceSkip, actRetry)
+	}, two, frozen)
+	add("F41 Resolve, Move, time-outs, crash", func(s *scenario) {
+		errs(s)
+		s.crash = true
+		skip(s, 2, actResolveDone, actResolvePending, actMove, actRetry, actHalt)
+	}, two)
+	add("F42 Resolve, InDoubt Halt, crash", func(s *scenario) {
+		errs(s)
+		s.inDoubt, s.crash = InDoubtHalt, true
+		skip(s, 3, actResolveDone, actResolvePending, actResume, actRetry)
+	}, two)
+	add("F43 Resolve, InDoubt Ignore, leases lost, the late worker reports", func(s *scenario) {
+		s.body, s.lapse, s.fails, s.timeouts, s.faults = 3, true, true, true, 0
+		ignore(s)
+		skip(s, 1, actResolveDone, actResolvePending, actMove)
+	}, two, frozen)
 	return out
 }
 

@@ -1,5 +1,7 @@
 package saga
 
+import "github.com/leveret-go/leveret/store"
+
 // opened checks an attempt that was just opened.
 func (e *explorer) opened(y *world, by int) {
 	r := &y.row
@@ -149,6 +151,9 @@ func (e *explorer) isClaimed(w *worldWorker) bool { return !w.void || e.mutant =
 func (e *explorer) tell(y *world, w *worldWorker) {
 	if w.tok.dir == 0 && (w.outcome == outSuccess || w.outcome == outComplete) {
 		y.told[w.tok.step] = true
+		if worldSteppings[y.row.ledger[w.tok.step].status] != store.StepUndone {
+			y.word[w.tok.step] = false // it is to be undone, whatever was said before
+		}
 	}
 	if w.tok.dir == 0 && w.outcome == outComplete {
 		y.completes = true

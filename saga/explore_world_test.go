@@ -138,7 +138,8 @@ type world struct {
 	retried   bool // Retry of a stray step was accepted
 	completes bool // a step said Complete
 	told      [worldSteps]bool
-	losses    int8 // pointers really lost since the last open
+	word      [worldSteps]bool // a person has answered for the step's effect
+	losses    int8             // pointers really lost since the last open
 }
 
 var (
