@@ -143,6 +143,16 @@ func verb(a saga.Act) string {
 	return string(a)
 }
 
+// actNamed is the act of a command.
+func actNamed(name string) (saga.Act, error) {
+	for _, a := range saga.Acts() {
+		if name == verb(a) {
+			return a, nil
+		}
+	}
+	return "", usage("the act is none of retry, compensate, cancel, halt, resume and skip")
+}
+
 // hint says what helps against a refusal.
 func hint(err error) error {
 	switch {
@@ -189,14 +199,11 @@ func (c *call) acted(ctx context.Context, s *session, a saga.Act, x *saga.Execut
 }
 
 func plan(ctx context.Context, c *call) error {
-	var a saga.Act
-	switch name := c.args[1]; name {
-	case "skip":
-		a = saga.ActSkipStep
-	default:
-		a = saga.Act(name)
+	a, err := actNamed(c.args[0])
+	if err != nil {
+		return err
 	}
-	id, err := c.id()
+	id, err := parseID(c.args[1])
 	if err != nil {
 		return err
 	}

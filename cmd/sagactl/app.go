@@ -132,7 +132,7 @@ func (t *terminal) commands() []*cli.Command {
 		t.command(looking, "show", "ID", "show an execution: its ledger, and what happened by time", show, one(
 			&cli.BoolFlag{Name: "state", Usage: "show its state too: it may hold personal data"})),
 		t.command(looking, "diagnose", "ID", "say why an execution is where it is", diagnose),
-		t.command(looking, "plan", "ID ACT", "say what an act would do: retry, compensate, cancel, halt, resume or skip", plan,
+		t.command(looking, "plan", "ACT ID", "say what an act would do: retry, compensate, cancel, halt, resume or skip", plan,
 			one(forceFlag("plan it as if done with -force"))),
 
 		t.command(acting, "retry", "ID", "give a failed or stuck execution another try", act(saga.ActRetry, false), acts),
@@ -158,6 +158,8 @@ func (t *terminal) commands() []*cli.Command {
 			&cli.IntFlag{Name: "limit", Usage: "act on `N` executions at most", Value: 100},
 			&cli.IntFlag{Name: "max-resumes", Usage: "give up what was lost `N` times in a row (default: the engine's)", HideDefault: true})),
 
+		t.command(running, "workers", "", "list the processes that work on the store", workers),
+		t.command(running, "health", "", "say what a person should know: exits with 8 when it is degraded or down", health),
 		t.command(running, "pause", "", "keep new attempts from being opened", pause, scopeFlags(), byFlags()),
 		t.command(running, "unpause", "", "take a pause back", unpause, scopeFlags(), byFlags()),
 		t.command(running, "pauses", "", "list what is paused", pauses, one(

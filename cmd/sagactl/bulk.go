@@ -30,12 +30,9 @@ func bulkFlags() []cli.Flag {
 type many func(s *session, f store.Filter, by saga.By, o saga.BulkOptions) (*saga.BulkReport, error)
 
 func bulk(ctx context.Context, c *call) error {
-	a := saga.Act(c.args[0])
-	if a == "skip" {
-		a = saga.ActSkipStep
-	}
-	if !slices.Contains(saga.Acts(), a) {
-		return usage("the act is none of retry, compensate, cancel, halt, resume and skip")
+	a, err := actNamed(c.args[0])
+	if err != nil {
+		return err
 	}
 	return c.many(ctx, verb(a), func(s *session, f store.Filter, by saga.By, o saga.BulkOptions) (*saga.BulkReport, error) {
 		return s.Bulk(ctx, f, a, by, &o)

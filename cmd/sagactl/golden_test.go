@@ -20,6 +20,8 @@ func TestWhatIsPrinted(t *testing.T) {
 		{"plan-compensate", "plan compensate " + atWork.String()},
 		{"plan-resume", "plan resume " + halted.String()},
 		{"plan-refused", "plan retry " + completed.String()},
+		{"workers", "workers"},
+		{"health", "health"},
 		{"pauses", "pauses"},
 		{"pauses-log", "pauses -log"},
 		{"bulk", "bulk -dry-run -reason x -all retry"},
@@ -30,13 +32,8 @@ func TestWhatIsPrinted(t *testing.T) {
 	} {
 		for format, ext := range map[string]string{"table": ".txt", "json": ".json"} {
 			t.Run(row.name+ext, func(t *testing.T) {
-				line := row.line
-				if strings.HasPrefix(line, "plan ") { // the act stands last
-					words := strings.Fields(line)
-					line = "plan " + words[2] + " " + words[1]
-				}
-				r := k.run(line + " -o " + format)
-				if want := map[bool]int{true: exitRefused}[row.name == "plan-refused"]; r.code != want {
+				r := k.run(row.line + " -o " + format)
+				if want := map[string]int{"plan-refused": exitRefused, "health": exitAmiss}[row.name]; r.code != want {
 					t.Errorf("exit code %d, want %d: %s", r.code, want, r.stderr)
 				}
 				golden(t, row.name+ext, r.stdout)

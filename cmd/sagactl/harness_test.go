@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leveret-go/leveret/saga"
 	"github.com/leveret-go/leveret/store"
 	"github.com/leveret-go/leveret/store/sqlite"
 )
@@ -133,8 +134,29 @@ func id(n int) uuid.UUID {
 	return uuid.MustParse(fmt.Sprintf("019ca000-0000-7000-8000-%012d", n))
 }
 
-func populate(t *testing.T, st store.Store) {
+func worker(t *testing.T, st *sqlite.Store, w saga.WorkerInfo) {
 	t.Helper()
+	b, err := json.Marshal(w)
+	if err == nil {
+		_, err = st.SetCell(t.Context(), "worker/"+w.ID, b, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func populate(t *testing.T, st *sqlite.Store) {
+	t.Helper()
+	worker(t, st, saga.WorkerInfo{
+		ID: "web-2:78/cd34", Name: "web-2:78", Host: "web-2", PID: 78, StartedAt: noon.Add(-2 * time.Hour), SeenAt: noon.Add(-2 * time.Second),
+		SweptAt: noon.Add(-time.Second), Every: 5 * time.Second, Partitions: map[string]int{"shop": 4, "default": 1}, Running: 1,
+		Sagas:    []saga.WorkerSaga{{Saga: "shop.order", Version: 2, Steps: []string{"reserve", "charge", "ship"}}},
+		Attempts: []saga.WorkerAttempt{{Execution: atWork, Saga: "shop.order", Step: "charge", Direction: store.DirectionExecute, Attempt: 1}},
+	})
+	worker(t, st, saga.WorkerInfo{
+		ID: "web-1:77/ab12", Name: "web-1:77", Host: "web-1", PID: 77, StartedAt: noon.Add(-9 * time.Hour), SeenAt: noon.Add(-time.Hour),
+		Every: 5 * time.Second, Partitions: map[string]int{"": 2}, Sagas: []saga.WorkerSaga{},
+	})
 	ago := func(d time.Duration) time.Time { return noon.Add(-d) }
 	at := func(d time.Duration) *time.Time { u := ago(d); return &u }
 	plan := func(reserve, charge, ship store.StepStatus) []store.LedgerEntry {

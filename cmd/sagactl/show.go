@@ -16,11 +16,13 @@ import (
 	"github.com/leveret-go/leveret/store"
 )
 
-// id reads an argument as the id of an execution.
-func (c *call) id() (uuid.UUID, error) {
-	id, err := uuid.Parse(c.args[0])
+// id reads the first argument as the id of an execution.
+func (c *call) id() (uuid.UUID, error) { return parseID(c.args[0]) }
+
+func parseID(s string) (uuid.UUID, error) {
+	id, err := uuid.Parse(s)
 	if err != nil {
-		return id, usage("%s is not the id of an execution (a UUID)", clean(fmt.Sprintf("%q", c.args[0])))
+		return id, usage("%s is not the id of an execution (a UUID)", clean(fmt.Sprintf("%q", s)))
 	}
 	return id, nil
 }
