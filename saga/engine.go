@@ -40,6 +40,7 @@ type Engine struct {
 	storeID atomic.Pointer[uuid.UUID]
 
 	gate     gate
+	worked   worked
 	reports  reports
 	beat     atomic.Int64 // when the loop without I/O last went round, in ns since 1970
 	heard    atomic.Int64 // when the store last answered about the pauses

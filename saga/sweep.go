@@ -127,6 +127,9 @@ func (e *Engine) claim(ctx context.Context, partition string, limit int) ([]*sto
 	now := e.clock.now()
 	q := store.DueQuery{Now: now, Hold: e.cfg.PickupWithin, Limit: limit, Partition: partition}
 	q.NotPartitions, q.NotSagas = e.gate.now().names()
+	if partition == "" {
+		q.NotPartitions = append(q.NotPartitions, e.worked.names()...)
+	}
 	xs, err := e.store.ClaimDue(ctx, q)
 	if err != nil {
 		return nil, now, fmt.Errorf("saga: claim due executions: %w", err)
@@ -215,6 +218,34 @@ func (s *sweeper) probe(ctx context.Context, partition string, now time.Time) (d
 	return d, s.attended[partition]
 }
 
+// worked are the partitions whose consumers here work the store: this process's
+// sweep leaves them alone. It would only publish to queues that they cannot reach,
+// and put off what they would take.
+type worked struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (w *worked) add(partition string, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.n == nil {
+		w.n = map[string]int{}
+	}
+	if w.n[partition] += n; w.n[partition] == 0 {
+		delete(w.n, partition)
+	}
+}
+
+func (w *worked) names() (out []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for p := range w.n {
+		out = append(out, p)
+	}
+	return out
+}
+
 // WorkStore claims due executions of a partition ("": of all) and handles them,
 // each on a slot of its own, until ctx is done; then it waits for what it has
 // begun and returns nil. Consumers call it while their broker is away; an engine
@@ -223,6 +254,10 @@ func (s *sweeper) probe(ctx context.Context, partition string, now time.Time) (d
 func (e *Engine) WorkStore(ctx context.Context, partition string, slots *Slots) error {
 	a := e.alarms.add()
 	defer e.alarms.remove(a)
+	if partition != "" {
+		e.worked.add(partition, 1)
+		defer e.worked.add(partition, -1)
+	}
 	var begun sync.WaitGroup
 	defer begun.Wait()
 	for wait := time.Duration(0); a.wait(ctx, e.clock.now, wait); wait = e.sweepPause() {

@@ -297,3 +297,31 @@ func TestResumeStuckSaysWhatItDidAndWhy(t *testing.T) {
 		}, idle{})
 	})
 }
+
+// While a consumer here works its partition from the store, although the broker
+// is there (it refuses the consumer), the sweep leaves that partition to it: it
+// would put off what the consumer is about to take.
+func TestSweepLeavesWhatAConsumerWorksFromTheStore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		pub := &loud{} // connected, no consumers
+		r := newRig(t, saga.Config{Publisher: pub}, saga.Step[order]{Name: "a", Execute: results(errors.New("once"), errors.New("twice")), Retry: quick})
+		runEngine(t, r.e, func(ctx context.Context) {
+			work, stop := context.WithCancel(ctx)
+			done := make(chan error)
+			go func() { done <- r.e.WorkStore(work, "default", saga.NewSlots(1)) }()
+			<-time.After(time.Minute)
+			id := r.start(ctx)
+			began := time.Now()
+			x := r.wait(ctx, id)
+			// Its pointer was published to a queue without consumers; it comes
+			// due once, after PickupWithin, and then goes straight on.
+			if took := time.Since(began); x.Status != store.StatusCompleted || took > 40*time.Second {
+				t.Errorf("%s after %v", x.Status, took)
+			}
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
