@@ -129,7 +129,7 @@ func (c *call) confirmPlan(ctx context.Context, s *session, id uuid.UUID, a saga
 	if err != nil {
 		return err
 	}
-	return c.confirm(func(c *call) { c.showPlan(k, p) }, fmt.Sprintf("%s %s?", verb(a), id))
+	return c.confirm(ctx, func(c *call) { c.showPlan(k, p) }, fmt.Sprintf("%s %s?", verb(a), id))
 }
 
 // verb is the name of an act as a command.
@@ -271,7 +271,7 @@ func (c *call) confirmExecution(ctx context.Context, s *session, id uuid.UUID, o
 	if o.IfRevision == 0 {
 		o.IfRevision = x.Revision
 	}
-	return c.confirm(func(c *call) {
+	return c.confirm(ctx, func(c *call) {
 		c.showExecution(k, x)
 		c.showLedger(x)
 	}, question)

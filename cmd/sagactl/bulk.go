@@ -73,7 +73,7 @@ func (c *call) many(ctx context.Context, name string, do many) error {
 			return usage("give either flags that select executions or -all")
 		}
 		if !o.DryRun && !c.Bool("yes") {
-			none, err := c.confirmMany(name, &f, &o, func(f store.Filter, o saga.BulkOptions) (*saga.BulkReport, error) { return do(s, f, by, o) })
+			none, err := c.confirmMany(ctx, name, &f, &o, func(f store.Filter, o saga.BulkOptions) (*saga.BulkReport, error) { return do(s, f, by, o) })
 			if none || err != nil {
 				return err
 			}
@@ -86,7 +86,7 @@ func (c *call) many(ctx context.Context, name string, do many) error {
 // confirmMany shows what a bulk act would do and asks. What is done then is
 // done to those that were shown, where a filter can hold as many. none says
 // that there is nothing to do.
-func (c *call) confirmMany(name string, f *store.Filter, o *saga.BulkOptions, do func(store.Filter, saga.BulkOptions) (*saga.BulkReport, error)) (none bool, err error) {
+func (c *call) confirmMany(ctx context.Context, name string, f *store.Filter, o *saga.BulkOptions, do func(store.Filter, saga.BulkOptions) (*saga.BulkReport, error)) (none bool, err error) {
 	dry := *o
 	dry.DryRun, dry.Rate = true, 0
 	report, err := do(*f, dry)
@@ -97,7 +97,7 @@ func (c *call) confirmMany(name string, f *store.Filter, o *saga.BulkOptions, do
 	if n == 0 {
 		return true, c.reportMany(report)
 	}
-	err = c.confirm(func(c *call) { c.showMany(report) }, fmt.Sprintf("%s %d executions?", name, n))
+	err = c.confirm(ctx, func(c *call) { c.showMany(report) }, fmt.Sprintf("%s %d executions?", name, n))
 	if err != nil || n > store.MaxFilter {
 		return false, err
 	}

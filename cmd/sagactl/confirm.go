@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +21,7 @@ func (c *call) canConfirm() error {
 // confirm asks a person, after explain has shown what would be done, unless
 // -yes says not to. What is shown and asked goes to stderr, as the question is
 // no result.
-func (c *call) confirm(explain func(c *call), question string) error {
+func (c *call) confirm(ctx context.Context, explain func(c *call), question string) error {
 	if c.Bool("yes") {
 		return nil
 	}
@@ -31,9 +32,9 @@ func (c *call) confirm(explain func(c *call), question string) error {
 	shown.stdout = c.stderr
 	explain(&call{terminal: &shown, flags: c.flags, args: c.args})
 	fmt.Fprintf(c.stderr, "%s [y/N] ", clean(question))
-	// One read, as stdin may be needed for more.
-	line, err := readLine(c.stdin)
+	line, err := readLine(ctx, c.stdin)
 	if err != nil {
+		fmt.Fprintln(c.stderr)
 		return err
 	}
 	switch strings.ToLower(strings.TrimSpace(line)) {
@@ -43,10 +44,25 @@ func (c *call) confirm(explain func(c *call), question string) error {
 	return fail(exitUnconfirmed, "not confirmed, nothing was done")
 }
 
-func readLine(r io.Reader) (string, error) {
-	line, err := bufio.NewReader(r).ReadString('\n')
-	if errors.Is(err, io.EOF) {
-		err = nil
+// readLine reads a line, or gives up when ctx ends: nothing ends a read of a
+// terminal but its answer, so that the goroutine may stay until the process ends.
+func readLine(ctx context.Context, r io.Reader) (string, error) {
+	type answer struct {
+		line string
+		err  error
 	}
-	return line, err
+	answered := make(chan answer, 1)
+	go func() {
+		line, err := bufio.NewReader(r).ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		answered <- answer{line, err}
+	}()
+	select {
+	case a := <-answered:
+		return a.line, a.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,6 +81,33 @@ func TestWhatWasPlannedIsWhatIsDone(t *testing.T) {
 		t.Errorf("it is %s", got)
 	}
 }
+
+func TestCtrlCEndsAQuestion(t *testing.T) {
+	k := newTool(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	in, never := io.Pipe()
+	defer never.Close()
+	var out, errs strings.Builder
+	term := k.term
+	term.isTerminal, term.stdin, term.stdout = true, in, &out
+	term.stderr = writerFunc(func(p []byte) (int, error) {
+		if contains(string(p), "[y/N]") {
+			cancel()
+		}
+		return errs.Write(p)
+	})
+	term.getenv = func(name string) string { return k.env[name] }
+	if code := run(ctx, []string{"cancel", halted.String(), "-reason", because}, &term); code != exitInterrupted {
+		t.Errorf("exit code %d: %s", code, errs.String())
+	}
+	if got := k.status(t, halted.String()); got != store.StatusHalted {
+		t.Errorf("it is %s", got)
+	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func TestBulkDoesWhatItHasShown(t *testing.T) {
 	k := newTool(t)

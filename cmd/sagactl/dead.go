@@ -79,7 +79,7 @@ func (c *call) mendDead(ctx context.Context, what string) error {
 		if len(r.Letters) == 0 {
 			return c.letters(r, nil)
 		}
-		err = c.confirm(func(c *call) { c.showLetters(r) }, fmt.Sprintf("%s %d dead letters?", what, len(r.Letters)))
+		err = c.confirm(ctx, func(c *call) { c.showLetters(r) }, fmt.Sprintf("%s %d dead letters?", what, len(r.Letters)))
 		if err != nil {
 			return err
 		}

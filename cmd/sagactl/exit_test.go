@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leveret-go/leveret/saga"
+	"github.com/leveret-go/leveret/store"
 )
 
 const because = "the bank answers again"
@@ -99,6 +100,16 @@ func TestActsAreInTheAuditTrail(t *testing.T) {
 		if last := trail[len(trail)-1]; last.Act != string(row.act) || last.Actor != row.actor || last.Reason != because || !last.At.Equal(noon) {
 			t.Errorf("%s: the last entry is %+v", row.line, last)
 		}
+	}
+}
+
+func TestWaitSaysThatTheEffectShowed(t *testing.T) {
+	k := newTool(t)
+	k.run("retry "+failed.String(), "-reason", because).want(t, exitOK, "", "")
+	r := k.run("halt -wait -o json "+failed.String(), "-reason", because)
+	r.want(t, exitOK, "", "")
+	if v := decode[actView](t, r.stdout); !v.Waited || v.TimedOut || v.Execution.Status != store.StatusHalted {
+		t.Errorf("%+v", v)
 	}
 }
 

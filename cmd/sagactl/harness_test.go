@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,16 +40,34 @@ type tool struct {
 	env   map[string]string
 }
 
+// populated is a file with the population, made once.
+var populated = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "sagactl-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "sagas.db")
+	st, err := sqlite.Open(context.Background(), file, nil)
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(populate(context.Background(), st), st.Close())
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(file)
+})
+
 // newTool returns a tool on a file with the population.
 func newTool(t *testing.T) *tool {
 	t.Helper()
+	b, err := populated()
 	file := filepath.Join(t.TempDir(), "sagas.db")
-	st, err := sqlite.Open(t.Context(), file, nil)
-	if err != nil {
-		t.Fatal(err)
+	if err == nil {
+		err = os.WriteFile(file, b, 0o600)
 	}
-	populate(t, st)
-	if err := st.Close(); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	k := &tool{t: t, store: file, env: map[string]string{"LEVERET_STORE": file}}
@@ -134,29 +154,27 @@ func id(n int) uuid.UUID {
 	return uuid.MustParse(fmt.Sprintf("019ca000-0000-7000-8000-%012d", n))
 }
 
-func worker(t *testing.T, st *sqlite.Store, w saga.WorkerInfo) {
-	t.Helper()
-	b, err := json.Marshal(w)
-	if err == nil {
-		_, err = st.SetCell(t.Context(), "worker/"+w.ID, b, 0)
+func populate(ctx context.Context, st *sqlite.Store) error {
+	for _, w := range []saga.WorkerInfo{
+		{
+			ID: "web-2:78/cd34", Name: "web-2:78", Host: "web-2", PID: 78, StartedAt: noon.Add(-2 * time.Hour), SeenAt: noon.Add(-2 * time.Second),
+			SweptAt: noon.Add(-time.Second), Every: 5 * time.Second, Partitions: map[string]int{"shop": 4, "default": 1}, Running: 1,
+			Sagas:    []saga.WorkerSaga{{Saga: "shop.order", Version: 2, Steps: []string{"reserve", "charge", "ship"}}},
+			Attempts: []saga.WorkerAttempt{{Execution: atWork, Saga: "shop.order", Step: "charge", Direction: store.DirectionExecute, Attempt: 1}},
+		},
+		{
+			ID: "web-1:77/ab12", Name: "web-1:77", Host: "web-1", PID: 77, StartedAt: noon.Add(-9 * time.Hour), SeenAt: noon.Add(-time.Hour),
+			Every: 5 * time.Second, Partitions: map[string]int{"": 2}, Sagas: []saga.WorkerSaga{},
+		},
+	} {
+		b, err := json.Marshal(w)
+		if err == nil {
+			_, err = st.SetCell(ctx, "worker/"+w.ID, b, 0)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func populate(t *testing.T, st *sqlite.Store) {
-	t.Helper()
-	worker(t, st, saga.WorkerInfo{
-		ID: "web-2:78/cd34", Name: "web-2:78", Host: "web-2", PID: 78, StartedAt: noon.Add(-2 * time.Hour), SeenAt: noon.Add(-2 * time.Second),
-		SweptAt: noon.Add(-time.Second), Every: 5 * time.Second, Partitions: map[string]int{"shop": 4, "default": 1}, Running: 1,
-		Sagas:    []saga.WorkerSaga{{Saga: "shop.order", Version: 2, Steps: []string{"reserve", "charge", "ship"}}},
-		Attempts: []saga.WorkerAttempt{{Execution: atWork, Saga: "shop.order", Step: "charge", Direction: store.DirectionExecute, Attempt: 1}},
-	})
-	worker(t, st, saga.WorkerInfo{
-		ID: "web-1:77/ab12", Name: "web-1:77", Host: "web-1", PID: 77, StartedAt: noon.Add(-9 * time.Hour), SeenAt: noon.Add(-time.Hour),
-		Every: 5 * time.Second, Partitions: map[string]int{"": 2}, Sagas: []saga.WorkerSaga{},
-	})
 	ago := func(d time.Duration) time.Time { return noon.Add(-d) }
 	at := func(d time.Duration) *time.Time { u := ago(d); return &u }
 	plan := func(reserve, charge, ship store.StepStatus) []store.LedgerEntry {
@@ -227,12 +245,13 @@ func populate(t *testing.T, st *sqlite.Store) {
 			try(undo, "charge", store.DirectionCompensate, 1, 26*hour, 25*hour, store.AttemptFailed, refund),
 		}}},
 	} {
-		if err := st.Create(t.Context(), row.x); err != nil {
-			t.Fatal(err)
+		err := st.Create(ctx, row.x)
+		if err == nil {
+			_, err = st.WithLock(ctx, row.x.ID, func(*store.Execution) (store.Change, error) { return row.c, nil })
 		}
-		_, err := st.WithLock(t.Context(), row.x.ID, func(*store.Execution) (store.Change, error) { return row.c, nil })
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 	}
+	return nil
 }

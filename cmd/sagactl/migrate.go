@@ -44,7 +44,7 @@ func migrate(ctx context.Context, c *call) error {
 	defer st.Close()
 	err = st.CheckSchema(ctx)
 	if old, ok := errors.AsType[*store.SchemaError](err); ok && old.Code != store.SchemaTooNew {
-		err = c.confirm(func(c *call) {
+		err = c.confirm(ctx, func(c *call) {
 			fmt.Fprintf(c.stdout, "The schema has version %d, this build wants %d.\n", old.Have, old.Want)
 		},
 			"migrate it?")

@@ -67,7 +67,7 @@ func purge(ctx context.Context, c *call) error {
 			if err != nil || r.Total() == 0 {
 				return errors.Join(err, c.purged(r))
 			}
-			if err := c.confirm(func(c *call) { c.showPurged(r) }, fmt.Sprintf("delete %d executions for good?", r.Total())); err != nil {
+			if err := c.confirm(ctx, func(c *call) { c.showPurged(r) }, fmt.Sprintf("delete %d executions for good?", r.Total())); err != nil {
 				return err
 			}
 		}

@@ -54,7 +54,7 @@ func (c *call) createTopology(ctx context.Context, partitions []string, wanted [
 	}
 	defer a.Close()
 	// Only those that are surely there need no declaring: bindings are unknown.
-	err = c.confirm(func(c *call) {
+	err = c.confirm(ctx, func(c *call) {
 		for _, d := range wanted {
 			fmt.Fprintln(c.stdout, clean(d.String()))
 		}
