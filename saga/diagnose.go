@@ -268,7 +268,9 @@ func (s *surroundings) halted(x *store.Execution, d Diagnosis) Diagnosis {
 // queued is the diagnosis of an execution that could be worked on.
 func (s *surroundings) queued(x *store.Execution, d Diagnosis, at string) Diagnosis {
 	due := *x.DueAt
-	d.Until = &due
+	if due.After(s.now) {
+		d.Until = &due
+	}
 	say := func(code DiagnosisCode, act Act, format string, args ...any) Diagnosis {
 		d.Code, d.Act, d.Sentence = code, act, fmt.Sprintf(format, args...)
 		return d

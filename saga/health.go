@@ -161,10 +161,10 @@ func (c *checkup) counts(ctx context.Context) {
 		level     HealthLevel
 		text      string
 	}{
-		{store.AttentionCompensationFailed, HealthCompensationFailed, HealthDegraded, "%d executions have an undo that failed for good"},
-		{store.AttentionHalted, HealthHalted, HealthDegraded, "%d executions are parked for a person"},
-		{store.AttentionStalled, HealthStalled, HealthDegraded, "%d executions have not moved for 15 minutes, and nobody works on them"},
-		{store.AttentionOverdue, HealthOverdue, HealthDown, "%d executions were to be looked at long ago"},
+		{store.AttentionCompensationFailed, HealthCompensationFailed, HealthDegraded, "an undo failed for good: %d"},
+		{store.AttentionHalted, HealthHalted, HealthDegraded, "parked for a person: %d"},
+		{store.AttentionStalled, HealthStalled, HealthDegraded, "not moved for 15 minutes, and nobody works on them: %d"},
+		{store.AttentionOverdue, HealthOverdue, HealthDown, "due long ago, and nobody has looked: %d"},
 	} {
 		f := store.Filter{Attention: []store.Attention{a.attention}}
 		n, err := c.count(ctx, f, a.code)
@@ -254,7 +254,7 @@ func (c *checkup) workers(ctx context.Context) {
 		if !swept.IsZero() {
 			since += " since " + clock3339(swept)
 		}
-		c.cause(HealthDown, HealthNoSweep, "", 0, "%s; %d workers live", since, len(c.living))
+		c.cause(HealthDown, HealthNoSweep, "", 0, "%s; workers that live: %d", since, len(c.living))
 	}
 }
 
@@ -292,7 +292,7 @@ func (c *checkup) broker(ctx context.Context) {
 		}
 		consumers[p] = n
 		if ready > c.e.cfg.BacklogThreshold {
-			c.cause(HealthDegraded, HealthBacklog, p, int64(ready), "%d pointers wait in the queue of partition %s, which has %d consumers", ready, p, n)
+			c.cause(HealthDegraded, HealthBacklog, p, int64(ready), "pointers that wait in the queue of partition %[2]s: %[1]d; consumers: %[3]d", ready, p, n)
 		}
 	}
 	c.unattended(consumers)
@@ -319,10 +319,10 @@ func (c *checkup) unattended(consumers map[string]int) {
 func (c *checkup) reports() {
 	unroutable, foreign := c.e.reports.since(c.e.clock.now().Add(-healthReported))
 	if unroutable > 0 {
-		c.cause(HealthDegraded, HealthUnroutable, "", unroutable, "the broker had no queue for %d pointers in the last 5 minutes", unroutable)
+		c.cause(HealthDegraded, HealthUnroutable, "", unroutable, "pointers for which the broker had no queue, in the last 5 minutes: %d", unroutable)
 	}
 	if foreign > 0 {
-		c.cause(HealthDegraded, HealthForeignStore, "", foreign, "%d pointers of another store came here in the last 5 minutes: two services on one prefix?", foreign)
+		c.cause(HealthDegraded, HealthForeignStore, "", foreign, "pointers of another store that came here in the last 5 minutes: %d; two services on one prefix?", foreign)
 	}
 }
 
