@@ -1,6 +1,9 @@
 package saga
 
 import (
+	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -175,5 +178,23 @@ func TestPauseSet(t *testing.T) {
 	}
 	if !set.worker || (*pauseSet)(nil).holds(&store.Execution{}) {
 		t.Error("the worker is not held, or nothing holds")
+	}
+}
+
+// TestPauseLogIsTrimmed: the log is bounded, its oldest entries go; what is
+// paused stays.
+func TestPauseLogIsTrimmed(t *testing.T) {
+	p := pauses{Now: []Pause{{Scope: Scope{Partition: "first"}}}}
+	for i := range 300 {
+		pause := Pause{Scope: Scope{Partition: fmt.Sprintf("p%d", i)}, Actor: "ann", Reason: strings.Repeat("é", 2000)}
+		p.Log = append(p.Log, PauseEntry{Act: ActUnpause, Pause: pause})
+	}
+	b, err := p.encode()
+	var q pauses
+	if err != nil || json.Unmarshal(b, &q) != nil || len(b) > maxPauseLog {
+		t.Fatalf("%d bytes, %v", len(b), err)
+	}
+	if n := len(q.Log); n < 50 || n > 150 || q.Log[n-1].Partition != "p299" || len(q.Now) != 1 {
+		t.Errorf("%d entries, %d pauses", n, len(q.Now))
 	}
 }

@@ -133,6 +133,11 @@ func (e *Engine) changePauses(ctx context.Context, s Scope, by By, act Act) erro
 	if err := e.clock.ready(ctx); err != nil {
 		return err
 	}
+	release, err := e.gate.alone(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	for {
 		p, revision, err := e.readPauses(ctx)
 		if err != nil {
@@ -224,6 +229,11 @@ func (e *Engine) pauseLoop(ctx context.Context) {
 func (e *Engine) lookAtPauses(ctx context.Context) {
 	ctx, cancel := storeCtx(ctx)
 	defer cancel()
+	release, err := e.gate.alone(ctx)
+	if err != nil {
+		return // the next look is soon
+	}
+	defer release()
 	p, _, err := e.readPauses(ctx)
 	if err != nil {
 		e.warn("saga: pauses", "error", err)

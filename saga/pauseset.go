@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"context"
 	"strings"
 	"sync"
 
@@ -48,8 +49,21 @@ func isWorker(worker, name string) bool {
 // A gate says whether this worker takes new work.
 type gate struct {
 	mu      sync.Mutex
+	turn    *Slots // one
 	set     *pauseSet
 	changed chan struct{}
+}
+
+// alone lets one at a time read or write the pauses and put what it knows: what
+// was read before a write is not put after it.
+func (g *gate) alone(ctx context.Context) (release func(), err error) {
+	g.mu.Lock()
+	if g.turn == nil {
+		g.turn = NewSlots(1)
+	}
+	turn := g.turn
+	g.mu.Unlock()
+	return turn.Release, turn.Acquire(ctx)
 }
 
 // now returns what is paused; nil while nothing was read.
