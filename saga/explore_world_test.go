@@ -26,11 +26,13 @@ import (
 //     two steps, one fault and one act, or one lease that is lost. Bounds are
 //     named where the scenario is: two, one, either, few, frozen.
 //   - LEVERET_EXPLORE=full (make explore) explores all scenarios with three
-//     steps, up to four faults, two acts, and any number of lapsed leases where
+//     steps, up to four faults, two acts (F42: three), and any number of lapsed leases where
 //     lapse is set: all of them to the end, in some minutes and 2 GB. One that
 //     reached the limit would be reported as PARTIAL.
+//   - A person who Resolves says the truth; one who Skips may not, and then answers
+//     for the effect (world.word).
 //   - Not played: waits, several executions, clocks that differ, growing intervals
-//     of the sweep, changed definitions.
+//     of the sweep, changed definitions, pauses, EditState, Erase.
 //
 // A world is one such state. It is comparable: all times are ticks from now, and
 // of the history only what a living worker may still ask about is kept. Three
