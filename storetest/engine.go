@@ -73,6 +73,7 @@ var engineCases = []engineCase{
 		}
 	}},
 	{"operators", "an execution is compensated, retried and resumed by hand, and the audit trail says by whom", runOperators},
+	{"plans", "an act leads to what was planned, and is done once for its request", runPlans},
 	{"bulk", "an act in bulk is done to each execution once, by its request, wherever it was interrupted", runBulk},
 	{"erase", "what has finished is erased but for what happened, and what has not is left alone", runErase},
 	{"purge", "what finished too long ago is archived and deleted, and nothing else", runPurge},
