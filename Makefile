@@ -22,7 +22,7 @@ test: ## Run all tests with private services; installs these first where it can 
 	@sh internal/testenv/install.sh
 	@mkdir -p bin
 	@$(GO) build -race -o bin/testenv ./internal/testenv/cmd/testenv
-	LEVERET_REQUIRE_SERVICES=1 bin/testenv $(GO) test -race -vet=off -p 3 -timeout 7m $(PACKAGES)
+	LEVERET_REQUIRE_SERVICES=1 bin/testenv $(GO) test -race -vet=off -p 3 -timeout 12m $(PACKAGES)
 
 race: ## Run all tests; those whose service is missing are skipped
 	$(GO) test -race -timeout 10m $(PACKAGES)
