@@ -63,7 +63,19 @@
 //	Retry of a waiting or halted one                 wraps ErrNotRetryable
 //	Resume of one that is not halted                 wraps ErrNotHalted
 //	Retry while an attempt runs, without Force       wraps ErrAttemptRunning
+//	the same of SkipStep                             wraps ErrAttemptRunning
 //	an act at another revision than IfRevision       wraps ErrChanged
+//	By.Request that was used for something else      wraps ErrRequestUsed
+//	SkipStep with nothing to skip                    wraps ErrNoStep
+//	Resolve of a step that is not in doubt           wraps ErrNotInDoubt
+//	EditState where it must not be edited            wraps ErrNotEditable
+//	EditState of a saga that is not registered here  wraps ErrUnknownSaga
+//	Rerun or Erase of an unfinished execution        wraps ErrNotFinished
+//	an act on an execution whose state was erased    wraps ErrErased
+//	too many failures in Bulk                        wraps ErrTooManyErrors
+//	a call that needs an ability the store lacks     wraps ErrNotSupported
+//	Checkpoint of an attempt that was taken away     wraps ErrAttemptLost
+//	Handle while the worker is paused                ErrPaused
 //	Handle while Run is not running, or draining     ErrNotRunning
 //	Run while it is running                          ErrRunning
 //	Run ends with steps that ignore their ctx        *ShutdownIncompleteError
