@@ -60,8 +60,13 @@ func (t *tray) effect(ctx context.Context, run *saga.Run[order]) error {
 // stalledRows wakes 20 engines, with two connections each, in a store full of executions that came to a
 // stop: half of them lost their pointers, the others their worker. All sweep at once, beside the two
 // workers of another partition.
-func stalledRows(rows int, within time.Duration) func(*world) {
+//
+// While pointers pile up in a queue, what was offered before is looked at again after as long as it has
+// waited, so that the last ones end up to twice as late as the queue would allow. A thousand a minute have
+// to end at the least, whatever else this machine does.
+func stalledRows(rows int) func(*world) {
 	return func(w *world) {
+		within := time.Duration(rows/1000) * time.Minute
 		w.up(setup{Store: onPostgres, Rabbit: true, Worker: settings{Lease: 6 * time.Second}})
 		w.t.Cleanup(w.removeStalled)
 		w.mayReportLate() // the machine is busy
@@ -112,7 +117,7 @@ func (w *world) sweeper(i int, t *tray) *saga.Engine {
 }
 
 // stall makes copies of an execution whose step is running: of half of them the worker is said to have
-// died an hour ago, of the others the pointer to have been lost 5 seconds ago.
+// died an hour ago, of the others the pointer to have been lost in the last 30 seconds.
 func (w *world) stall(e *saga.Engine, t *tray, rows int) {
 	w.t.Helper()
 	s := w.settings
@@ -136,7 +141,7 @@ func (w *world) stall(e *saga.Engine, t *tray, rows int) {
 		`'attempt_worker', 'the-dead', 'attempt_started_at', now() - interval '1 hour', 'attempt_lease_until', now() - interval '59 minutes',
 			'offered_at', NULL`,
 		`'attempt_worker', NULL, 'attempt_number', NULL, 'attempt_started_at', NULL, 'attempt_lease_until', NULL, 'attempt_timeout_at', NULL,
-			'attempt_progress', NULL, 'offered_at', now() - interval '5 seconds'`,
+			'attempt_progress', NULL, 'offered_at', now() - (2 + 28 * random()) * interval '1 second'`,
 	} {
 		tag, err := conn.Exec(w.t.Context(), `INSERT INTO saga.executions
 			SELECT r.* FROM saga.executions AS x, generate_series(1, $2::int) AS n, LATERAL jsonb_populate_record(x,
@@ -156,7 +161,7 @@ func (w *world) stall(e *saga.Engine, t *tray, rows int) {
 func (w *world) drained(name string, within time.Duration) time.Time {
 	w.t.Helper()
 	conn := w.sql()
-	tick := time.NewTicker(200 * time.Millisecond)
+	tick := time.NewTicker(time.Second) // it is no small query
 	defer tick.Stop()
 	end := time.After(within)
 	for {

@@ -76,6 +76,7 @@ func noMoreConnections(w *world) {
 	w.ended(10)
 	take(most)
 	failed := w.starter.failures()
+	w.start(10, 10*time.Millisecond)
 	w.until("nobody gets a connection", func() bool {
 		w.postgres.proxy.Cut()
 		take(most) // somebody may have been faster

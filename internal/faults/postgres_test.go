@@ -50,10 +50,11 @@ func (w *world) sql() *pgx.Conn {
 	return conn
 }
 
-// bites waits until the fault is felt: so many tries to start something have failed.
+// bites starts a few more, and waits until the fault is felt: so many tries have failed.
 func (w *world) bites(n int) {
 	w.t.Helper()
 	before := w.starter.failures()
+	w.start(10, 10*time.Millisecond)
 	w.until("starts fail", func() bool { return w.starter.failures() >= before+n })
 }
 
