@@ -4,6 +4,7 @@ package faults
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -135,13 +136,13 @@ func databaseDiskFull(w *world) {
 func (w *world) smallDisk(mib int) string {
 	w.t.Helper()
 	if os.Geteuid() != 0 {
-		w.t.Skip("SKIPPED, NOT TESTED: a disk that is full needs root, to mount a tmpfs of its own; run as root")
+		w.skip("a disk that is full needs root, to mount a tmpfs of its own; run as root")
 	}
 	dir, err := os.MkdirTemp("", "leveret-disk")
 	w.must(err)
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+strconv.Itoa(mib)+"m", "leveret-faults", dir).CombinedOutput(); err != nil {
 		w.check(os.Remove(dir))
-		w.t.Skipf("SKIPPED, NOT TESTED: a disk that is full needs a tmpfs, which cannot be mounted here: %v: %s", err, out)
+		w.skip("a disk that is full needs a tmpfs, which cannot be mounted here: %v: %s", err, out)
 	}
 	w.t.Cleanup(func() { // when all servers have ended
 		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
@@ -150,6 +151,13 @@ func (w *world) smallDisk(mib int) string {
 		w.check(os.Remove(dir))
 	})
 	return dir
+}
+
+// skip ends a case that cannot be tried here. The table says so, and the fault counts as not passed.
+func (w *world) skip(format string, args ...any) {
+	w.t.Helper()
+	w.result.Failure = "SKIPPED, NOT TESTED: " + fmt.Sprintf(format, args...)
+	w.t.Skip(w.result.Failure)
 }
 
 // fill takes all room that is left on a disk, until free.

@@ -85,7 +85,7 @@ func fileLocked(w *world) {
 func fileImmutable(w *world) {
 	dir := w.t.TempDir()
 	if reason := immutable(filepath.Join(dir, "probe")); reason != "" {
-		w.t.Skipf("SKIPPED, NOT TESTED: a file that is made immutable: %s; run as root, with TMPDIR on ext4, xfs or btrfs", reason)
+		w.skip("a file that is made immutable: %s; run as root, with TMPDIR on ext4, xfs or btrfs", reason)
 	}
 	path := w.upFile(dir, setup{})
 	w.mayReportLate() // who could not renew its lease
