@@ -56,7 +56,8 @@ func (c *Call) Progress(done, total int64, note string) {
 //
 // It is a write to the store and renews the attempt's lease. It returns
 // [ErrAttemptLost], having changed nothing, when this attempt is not the open
-// one any more: return then. An error that wraps [ErrInvalid] means that v is no
+// one any more, or its step has ignored the end of its ctx for a whole lease:
+// return then. An error that wraps [ErrInvalid] means that v is no
 // JSON or too much; any other one that it may have been kept or not. It may be
 // called from any goroutine of the step, one call at a time goes through; after
 // the step has returned it is ErrAttemptLost.
@@ -107,6 +108,9 @@ func (w *longWork) write(ctx context.Context, b json.RawMessage) error {
 		return context.Cause(ctx)
 	}
 	e, lease := w.engine, w.session.lease
+	if e.sessions.isGiven(w.session) {
+		return ErrAttemptLost // a body that ignores the end of its ctx cannot hold its lease by this
+	}
 	asked := time.Now()
 	defer func() { e.sessions.atMost(w.session, asked.Add(e.cfg.Lease)) }()
 	if e.advancer != nil {
@@ -171,6 +175,13 @@ func (ss *sessions) noteProgress(s *session, x *store.Execution) {
 	if s.progress != nil && x.Attempt != nil {
 		x.Attempt.Progress = s.progress.Clone()
 	}
+}
+
+// isGiven reports whether a session's lease is renewed no more.
+func (ss *sessions) isGiven(s *session) bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return s.given
 }
 
 // atMost bounds until when a session believes in its lease: a write that began

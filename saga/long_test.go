@@ -124,6 +124,41 @@ func TestCheckpointIsFenced(t *testing.T) {
 	})
 }
 
+// A body that ignores the end of its ctx cannot hold its execution by
+// checkpoints.
+func TestCheckpointDoesNotHoldAStuckAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var lost error
+		let := make(chan struct{})
+		first := true
+		r := newRig(t, saga.Config{Lease: 10 * time.Second}, saga.Step[order]{Name: "loop", Timeout: 5 * time.Second, Retry: quick, Execute: func(ctx context.Context, run *saga.Run[order]) error {
+			if !first {
+				return nil
+			}
+			first = false
+			for i := 0; ; i++ {
+				select {
+				case <-let:
+					return nil
+				case <-time.After(time.Second):
+				}
+				if lost = run.Checkpoint(context.Background(), i); lost != nil {
+					<-let
+					return lost
+				}
+			}
+		}})
+		runEngine(t, r.e, func(ctx context.Context) {
+			id := r.start(ctx)
+			pass(5 * time.Minute)
+			if x := r.get(id); x.Status != store.StatusCompleted || !errors.Is(lost, saga.ErrAttemptLost) {
+				t.Errorf("%s, attempt %+v, checkpoint: %v", x.Status, x.Attempt, lost)
+			}
+			close(let)
+		})
+	})
+}
+
 // Bad checkpoints are refused, and say nothing of the value.
 func TestCheckpointRefusesWhatItCannotKeep(t *testing.T) {
 	run := &saga.Run[order]{}
