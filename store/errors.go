@@ -21,6 +21,12 @@ var (
 	// ErrRequestUsed: the audit trail of the execution already has an entry
 	// with this Request.
 	ErrRequestUsed = errors.New("store: request was used before")
+	// ErrForeignTx: a transaction that this store cannot work in: of another
+	// driver or database.
+	ErrForeignTx = errors.New("store: transaction of another store")
+	// ErrNotSupported: a call that a store bound to a transaction does not
+	// have.
+	ErrNotSupported = errors.New("store: not supported here")
 	// ErrInUse: another process (or another engine of this one) uses the
 	// store exclusively.
 	ErrInUse = errors.New("store: in use by another engine")

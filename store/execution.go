@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -23,7 +24,11 @@ type Execution struct {
 	Version   int // of the definition; 0 until a worker has taken over a declared start
 	Partition string
 	Resource  Resource
-	Key       string // start key; "" for none
+	// Key is the start key, "" for none: see [Execution.HoldsKey].
+	Key string
+	// Tags are words by which people find it; they do not change, but an erasure
+	// empties them.
+	Tags map[string]string
 
 	Status    Status
 	Direction Direction
@@ -66,6 +71,29 @@ type Execution struct {
 	ReasonBy string // who gave the Reason; "": the step or the engine
 	Request  *Request
 
+	// Gate is what the cursor's step waits for, or has waited for, before its
+	// attempts; nil when there is nothing to wait for, or nobody has asked the
+	// step yet.
+	Gate *Gate
+	// Inbox are the signals that came and are still needed, by their arrival.
+	Inbox []Message
+	// Deadline is when an execution that still goes forward is turned around;
+	// nil: never. It does not change.
+	Deadline *time.Time
+
+	// Parent is the execution and step that started it; nil for none. It does
+	// not change.
+	Parent *Parent
+	// Follows is the execution whose key this one takes over when that has
+	// ended; nil: it follows none (any more).
+	Follows *uuid.UUID
+	// ReplacedBy is the last execution that was started to follow this one.
+	ReplacedBy *uuid.UUID
+	// Continues is the completed execution that this one goes on from, and
+	// ContinuedAs the one that goes on from this one. Continues does not change.
+	Continues   *uuid.UUID
+	ContinuedAs *uuid.UUID
+
 	RerunOf *uuid.UUID // the finished execution that this one repeats
 	RerunAs *uuid.UUID // the last execution that repeats this one
 	// ErasedAt is when its personal data was erased; nil: it was not.
@@ -80,6 +108,13 @@ type Execution struct {
 
 	// Revision rises with every write but those of ClaimDue and Renew.
 	Revision int64
+}
+
+// HoldsKey reports whether x keeps its start key from being held by another
+// execution of its saga: it has one, does not wait for another execution to end
+// that holds it (Follows), and its status says so (see [Status.HoldsKey]).
+func (x *Execution) HoldsKey() bool {
+	return x.Key != "" && x.Follows == nil && x.Status.HoldsKey()
 }
 
 // A LedgerEntry is one step of an execution's plan, written at its start.
@@ -252,7 +287,12 @@ func (x *Execution) Clone() *Execution {
 		y.Request = &q
 	}
 	y.DueAt, y.WakeAt, y.OfferedAt, y.FinishedAt = microsPtr(x.DueAt), microsPtr(x.WakeAt), microsPtr(x.OfferedAt), microsPtr(x.FinishedAt)
-	y.ErasedAt = microsPtr(x.ErasedAt)
+	y.ErasedAt, y.Deadline = microsPtr(x.ErasedAt), microsPtr(x.Deadline)
+	y.Tags = maps.Clone(x.Tags)
+	y.Gate, y.Inbox = x.Gate.Clone(), cloneInbox(x.Inbox)
+	y.Parent = copyPtr(x.Parent)
+	y.Follows, y.ReplacedBy = copyPtr(x.Follows), copyPtr(x.ReplacedBy)
+	y.Continues, y.ContinuedAs = copyPtr(x.Continues), copyPtr(x.ContinuedAs)
 	y.CreatedAt, y.UpdatedAt, y.ProgressAt = Micros(x.CreatedAt), Micros(x.UpdatedAt), Micros(x.ProgressAt)
 	return &y
 }

@@ -45,7 +45,10 @@ type Filter struct {
 	Steps        []string // the cursor
 	Partitions   []string
 	ErrorClasses []string // of the Failure
-	Resource     Resource // Type and ID: each matches if it is "" here
+	Keys         []string // start keys
+	Parents      []uuid.UUID
+	Resource     Resource          // Type and ID: each matches if it is "" here
+	Tags         map[string]string // each of them has to match
 	Attention    []Attention
 	Created      Range
 	Progress     Range // of ProgressAt
@@ -142,12 +145,22 @@ func (f *Filter) Matches(x *Execution) bool {
 		in(f.Partitions, x.Partition) && in(f.ErrorClasses, class) &&
 		(f.Resource.Type == "" || f.Resource.Type == x.Resource.Type) &&
 		(f.Resource.ID == "" || f.Resource.ID == x.Resource.ID) &&
+		in(f.Keys, x.Key) && (len(f.Parents) == 0 || x.Parent != nil && in(f.Parents, x.Parent.Execution)) && hasTags(x.Tags, f.Tags) &&
 		f.Created.has(&x.CreatedAt) && f.Progress.has(&x.ProgressAt) && f.Finished.has(x.FinishedAt) &&
 		(!f.Unfinished || !x.Status.Finished()) && (f.Erased == nil || *f.Erased == (x.ErasedAt != nil)) &&
 		(len(f.Attention) == 0 || slices.ContainsFunc(f.Attention, func(a Attention) bool { return f.attention(a, x) }))
 }
 
 func in[T comparable](list []T, v T) bool { return len(list) == 0 || slices.Contains(list, v) }
+
+func hasTags(have, want map[string]string) bool {
+	for name, value := range want {
+		if v, ok := have[name]; !ok || v != value {
+			return false
+		}
+	}
+	return true
+}
 
 func (r Range) has(t *time.Time) bool {
 	if r.From.IsZero() && r.To.IsZero() {
@@ -222,6 +235,9 @@ func (f *Filter) Validate() error {
 	texts("filter steps", f.Steps)
 	texts("filter partitions", f.Partitions)
 	texts("filter error class", f.ErrorClasses)
+	texts("filter keys", f.Keys)
+	list("filter parents", len(f.Parents))
+	v.tags("filter tags", f.Tags)
 	v.text("filter resource type", f.Resource.Type, MaxText)
 	v.text("filter resource id", f.Resource.ID, MaxText)
 	for _, s := range f.Statuses {

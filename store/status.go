@@ -47,8 +47,8 @@ func (s Status) Finished() bool {
 }
 
 // HoldsKey reports whether an execution with this status keeps its start key
-// from being used by another one of its saga: unfinished ones do, and
-// compensation_failed ones, which still need a person.
+// from being held by another one of its saga: unfinished ones do, and
+// compensation_failed ones, which still need a person. See [Execution.HoldsKey].
 func (s Status) HoldsKey() bool { return !s.Finished() || s == StatusCompensationFailed }
 
 // A Direction is the way an execution, or an attempt, goes.

@@ -70,8 +70,8 @@ type Store interface {
 	//
 	// It returns ErrExists when an execution with this id exists, whatever
 	// its content (the caller may repeat a Create whose outcome it does not
-	// know), and *KeyTakenError when x.Key is not empty, the status of x holds
-	// it (see [Status.HoldsKey]), and another execution of the same saga holds
+	// know), and *KeyTakenError when x holds its key (see
+	// [Execution.HoldsKey]), and another execution of the same saga holds
 	// that key. When both are true, ErrExists.
 	Create(ctx context.Context, x *Execution) error
 
@@ -104,8 +104,17 @@ type Store interface {
 	// I/O and calls no method of the store: a WithLock on the same execution
 	// from inside fn waits for itself until its own ctx ends.
 	//
-	// fn must not change ID, CreatedAt or Revision: ErrInvalid.
+	// fn must not change ID, CreatedAt, Revision, Parent, Continues, Deadline or
+	// (but for an erasure) Tags: ErrInvalid.
 	WithLock(ctx context.Context, id uuid.UUID, fn func(x *Execution) (Change, error)) (*Execution, error)
+
+	// Live returns the execution that holds this key of this saga, as last
+	// committed, or ErrNotFound; it takes no lock. An empty key is held by none.
+	Live(ctx context.Context, saga, key string) (*Execution, error)
+
+	// Children returns executions that q.Parent has started, ordered by id, at
+	// most q.Limit, beginning after q.After. It takes no lock.
+	Children(ctx context.Context, q ChildQuery) ([]*Execution, error)
 
 	// Attempts returns the attempts of an execution in the order in which
 	// they were opened: the recorded ones in the order in which they were
@@ -296,6 +305,19 @@ type Change struct {
 type Wake struct {
 	ID uuid.UUID
 	At time.Time
+	// Release sets its Follows to nil, also if it is halted (but not finished), so
+	// that it holds its key from now on, in the transaction that lets another
+	// one go of it. It is *KeyTakenError, and nothing is written, when somebody
+	// else holds that key when all is written.
+	Release bool
+}
+
+// A ChildQuery selects for [Store.Children]. A Limit below 1 is ErrInvalid.
+type ChildQuery struct {
+	Parent uuid.UUID
+	Step   string    // "": of all steps
+	After  uuid.UUID // only ids above this one; the nil UUID: from the first
+	Limit  int
 }
 
 // A StalledQuery selects for [Store.Stalled]. A Limit below 1 is ErrInvalid.

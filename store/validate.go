@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 	"time"
@@ -20,6 +21,17 @@ const (
 	MaxState   = 1 << 20   // the state, the initial state, a checkpoint, and the value of a cell
 	MaxDetail  = 64 * 1024 // the detail of an audit entry
 	MaxNote    = 1000      // the note of a progress
+	MaxPayload = 64 * 1024 // the payload of a signal, and of a choice
+	MaxInbox   = 1 << 20   // the payloads of an inbox together
+	MaxTag     = 200       // the value of a tag; its name: MaxName
+)
+
+// The limits of lists.
+const (
+	MaxTags     = 32   // tags of an execution
+	MaxMessages = 1000 // in an inbox
+	MaxSignals  = 1000 // that a gate waits for
+	MaxChoices  = 50   // of a gate
 )
 
 // Times outside of these years are refused: not every store can keep them.
@@ -94,6 +106,19 @@ func (x *Execution) Validate() error {
 	v.timePtr("erased_at", x.ErasedAt)
 	v.idPtr("rerun_of", x.RerunOf)
 	v.idPtr("rerun_as", x.RerunAs)
+	v.tags("tags", x.Tags)
+	v.gate(x.Gate)
+	v.inbox(x.Inbox)
+	v.timePtr("deadline", x.Deadline)
+	if p := x.Parent; p != nil {
+		v.id("parent", p.Execution)
+		v.text("parent step", p.Step, MaxName)
+		v.text("parent key", p.Key, MaxText)
+	}
+	v.idPtr("follows", x.Follows)
+	v.idPtr("replaced_by", x.ReplacedBy)
+	v.idPtr("continues", x.Continues)
+	v.idPtr("continued_as", x.ContinuedAs)
 	return v.err
 }
 
@@ -166,12 +191,17 @@ func (c *Change) Validate(id uuid.UUID) error {
 
 // ValidateUpdate reports, as an error that wraps [ErrInvalid], whether x may
 // not be written over old, with c: besides [Execution.Validate] and
-// [Change.Validate] the ID, CreatedAt and Revision must be those of old.
+// [Change.Validate] the ID, CreatedAt, Revision, Parent, Continues, Deadline and,
+// unless c erases, Tags must be those of old.
 func ValidateUpdate(old, x *Execution, c *Change) error {
 	var v validator
 	v.must(x.ID == old.ID, "id", "must not change")
 	v.must(x.Revision == old.Revision, "revision", "must not change")
 	v.must(Micros(x.CreatedAt).Equal(Micros(old.CreatedAt)), "created_at", "must not change")
+	v.must(equalPtr(x.Parent, old.Parent), "parent", "must not change")
+	v.must(equalPtr(x.Continues, old.Continues), "continues", "must not change")
+	v.must(equalPtr(microsPtr(x.Deadline), microsPtr(old.Deadline)), "deadline", "must not change")
+	v.must(c.Erase || maps.Equal(x.Tags, old.Tags), "tags", "must not change")
 	if v.err != nil {
 		return v.err
 	}
@@ -229,6 +259,14 @@ func (q *StalledQuery) Validate() error {
 	var v validator
 	v.must(q.Limit >= 1, "limit", "is below 1")
 	v.time("progress_before", q.ProgressBefore)
+	return v.err
+}
+
+// Validate reports, as an error that wraps [ErrInvalid], whether q is no query.
+func (q *ChildQuery) Validate() error {
+	var v validator
+	v.must(q.Limit >= 1, "limit", "is below 1")
+	v.text("step", q.Step, MaxName)
 	return v.err
 }
 
@@ -292,6 +330,61 @@ func (v *validator) progress(field string, p *Progress) {
 	v.must(p.Done >= 0 && p.Total >= 0, field, "is negative")
 	v.text(field+" note", p.Note, MaxNote)
 	v.time(field+" at", p.At)
+}
+
+func (v *validator) tags(field string, tags map[string]string) {
+	if len(tags) > MaxTags {
+		v.must(false, field, fmt.Sprintf("are more than %d", MaxTags))
+	}
+	for name, value := range tags {
+		v.name(field+" name", name)
+		v.text(field+" value", value, MaxTag)
+	}
+}
+
+func (v *validator) gate(g *Gate) {
+	if g == nil {
+		return
+	}
+	v.must(g.Kind.Valid(), "gate kind", "is none of the kinds")
+	v.time("gate since", g.Since)
+	v.timePtr("gate until", g.Until)
+	v.must(len(g.Signals) <= MaxSignals, "gate signals", "are too many")
+	for _, s := range g.Signals {
+		v.name("gate signal", s)
+	}
+	v.text("gate prompt", g.Prompt, MaxText)
+	v.must(len(g.Choices) <= MaxChoices, "gate choices", "are too many")
+	for _, c := range g.Choices {
+		v.text("gate choice label", c.Label, MaxText)
+		v.name("gate choice signal", c.Signal)
+		if c.Payload != nil {
+			v.json("gate choice payload", c.Payload, MaxPayload)
+		}
+	}
+}
+
+func (v *validator) inbox(in []Message) {
+	v.must(len(in) <= MaxMessages, "inbox", "has too many messages")
+	total := 0
+	for i := range in {
+		m := &in[i]
+		v.name("message name", m.Name)
+		v.text("message key", m.Key, MaxText)
+		v.text("message actor", m.Actor, MaxText)
+		v.text("message reason", m.Reason, MaxMessage)
+		v.text("message step", m.Step, MaxName)
+		v.time("message at", m.At)
+		if m.Payload != nil {
+			v.json("message payload", m.Payload, MaxPayload)
+		}
+		total += len(m.Payload)
+	}
+	v.must(total <= MaxInbox, "inbox", "is longer than 1 MiB")
+}
+
+func equalPtr[T comparable](a, b *T) bool {
+	return a == nil && b == nil || a != nil && b != nil && *a == *b
 }
 
 // json takes any JSON value.

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -8,6 +9,42 @@ import (
 	"github.com/google/uuid"
 	"github.com/leveret-go/leveret/store"
 )
+
+// Live returns the execution that holds a key; see [store.Store].
+func (s *Store) Live(ctx context.Context, saga, key string) (*store.Execution, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	r := s.rows[s.keys[startKey{saga, key}]]
+	if key == "" || r == nil {
+		return nil, store.ErrNotFound
+	}
+	return r.x.Clone(), nil
+}
+
+// Children returns what an execution has started; see [store.Store].
+func (s *Store) Children(ctx context.Context, q store.ChildQuery) ([]*store.Execution, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := q.Validate(); err != nil {
+		return nil, err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var list []*store.Execution
+	for _, r := range s.children[q.Parent] {
+		if len(list) == q.Limit {
+			break
+		}
+		if (q.Step == "" || q.Step == r.x.Parent.Step) && bytes.Compare(r.id[:], q.After[:]) > 0 {
+			list = append(list, r.x.Clone())
+		}
+	}
+	return list, nil
+}
 
 // Attempts returns the attempts of an execution; see [store.Store].
 func (s *Store) Attempts(ctx context.Context, id uuid.UUID) ([]store.Attempt, error) {

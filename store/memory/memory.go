@@ -41,6 +41,7 @@ type Store struct {
 	rows      map[uuid.UUID]*row
 	keys      map[startKey]uuid.UUID    // of the executions that hold theirs
 	resources map[store.Resource][]*row // oldest id first
+	children  map[uuid.UUID][]*row      // by their parent, oldest id first
 	due       map[string]*order         // by DueAt, per partition; "" has all
 	progress  order                     // by ProgressAt, the unfinished ones
 	cells     map[string]store.Cell
@@ -79,6 +80,7 @@ func New() *Store {
 		rows:      make(map[uuid.UUID]*row),
 		keys:      make(map[startKey]uuid.UUID),
 		resources: make(map[store.Resource][]*row),
+		children:  make(map[uuid.UUID][]*row),
 		due:       make(map[string]*order),
 		cells:     make(map[string]store.Cell),
 	}
@@ -104,7 +106,7 @@ func (s *Store) Create(ctx context.Context, x *store.Execution) error {
 	y.Revision = 1
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.check(nil, nil, []*store.Execution{y}); err != nil {
+	if err := s.check(nil, nil, []*store.Execution{y}, nil); err != nil {
 		return err
 	}
 	s.insert(y)
@@ -221,11 +223,12 @@ func (s *Store) current(r *row) *store.Execution {
 func byID(a, b *row) int { return bytes.Compare(a.id[:], b.id[:]) }
 
 // check returns why y cannot replace old, or the created ones not be
-// inserted. It writes nothing; s.mu is held.
-func (s *Store) check(old, y *store.Execution, created []*store.Execution) error {
+// inserted, or the released ones not hold their keys. It writes nothing; s.mu
+// is held.
+func (s *Store) check(old, y *store.Execution, created, released []*store.Execution) error {
 	keys := make(map[startKey]uuid.UUID, 1+len(created)) // as this transaction leaves them; Nil: free
 	take := func(x *store.Execution) error {
-		if x.Key == "" || !x.Status.HoldsKey() {
+		if !x.HoldsKey() {
 			return nil
 		}
 		k := startKey{x.Saga, x.Key}
@@ -240,7 +243,7 @@ func (s *Store) check(old, y *store.Execution, created []*store.Execution) error
 		return nil
 	}
 	if old != nil {
-		if old.Key != "" && old.Status.HoldsKey() {
+		if old.HoldsKey() {
 			keys[startKey{old.Saga, old.Key}] = uuid.Nil
 		}
 		if err := take(y); err != nil {
@@ -255,6 +258,11 @@ func (s *Store) check(old, y *store.Execution, created []*store.Execution) error
 			return err
 		}
 	}
+	for _, x := range released {
+		if err := take(x); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -262,6 +270,11 @@ func (s *Store) check(old, y *store.Execution, created []*store.Execution) error
 func (s *Store) insert(x *store.Execution) {
 	r := &row{id: x.ID, lock: newLock()}
 	s.rows[x.ID] = r
+	if p := x.Parent; p != nil {
+		rows := s.children[p.Execution]
+		i, _ := slices.BinarySearchFunc(rows, r, byID)
+		s.children[p.Execution] = slices.Insert(rows, i, r)
+	}
 	s.replace(r, x)
 }
 
@@ -274,11 +287,11 @@ func (s *Store) replace(r *row, y *store.Execution) {
 		x = &store.Execution{Status: store.StatusCompleted}
 	}
 
-	if x.Key != y.Key || x.Saga != y.Saga || x.Status.HoldsKey() != y.Status.HoldsKey() {
-		if x.Key != "" && x.Status.HoldsKey() {
-			delete(s.keys, startKey{x.Saga, x.Key})
+	if x.Key != y.Key || x.Saga != y.Saga || x.HoldsKey() != y.HoldsKey() {
+		if k := (startKey{x.Saga, x.Key}); x.HoldsKey() && s.keys[k] == r.id {
+			delete(s.keys, k)
 		}
-		if y.Key != "" && y.Status.HoldsKey() {
+		if y.HoldsKey() {
 			s.keys[startKey{y.Saga, y.Key}] = r.id
 		}
 	}
@@ -326,6 +339,15 @@ func (s *Store) remove(r *row) {
 		delete(s.keys, k)
 	}
 	s.leaveResource(r, x.Resource)
+	if p := x.Parent; p != nil {
+		rows := s.children[p.Execution]
+		i, _ := slices.BinarySearchFunc(rows, r, byID)
+		if rows = slices.Delete(rows, i, i+1); len(rows) > 0 {
+			s.children[p.Execution] = rows
+		} else {
+			delete(s.children, p.Execution)
+		}
+	}
 	if x.DueAt != nil {
 		s.leaveDue(x)
 	}

@@ -111,7 +111,10 @@ func (t *transaction) write(ctx context.Context, r *row, x *store.Execution, c s
 	s := t.store
 	old := s.current(r)
 	y := x.Clone()
-	y.CreatedAt = old.CreatedAt
+	y.CreatedAt, y.Parent, y.Continues, y.Deadline, y.Tags = old.CreatedAt, old.Parent, old.Continues, old.Deadline, old.Tags
+	if c.Erase {
+		y.Tags = nil
+	}
 	y.Revision++
 	if c.SameState {
 		y.State, y.Initial = old.State, old.Initial
@@ -130,7 +133,13 @@ func (t *transaction) write(ctx context.Context, r *row, x *store.Execution, c s
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := s.check(old, y, created); err != nil {
+	woken := make([]*store.Execution, 0, len(c.Wake))
+	for _, w := range c.Wake {
+		if x := t.wake(w); x != nil {
+			woken = append(woken, x)
+		}
+	}
+	if err := s.check(old, y, created, woken); err != nil {
 		return nil, err
 	}
 	if r.used(c.Audit) {
@@ -146,8 +155,8 @@ func (t *transaction) write(ctx context.Context, r *row, x *store.Execution, c s
 	for i := range c.Audit {
 		r.audit = append(r.audit, c.Audit[i].Clone())
 	}
-	for _, w := range c.Wake {
-		t.wake(w)
+	for _, x := range woken {
+		s.replace(s.rows[x.ID], x)
 	}
 	for i, x := range created {
 		s.insert(x)
@@ -186,23 +195,25 @@ func (t *transaction) lockWoken(ctx context.Context, wake []store.Wake) error {
 	return nil
 }
 
-// wake makes an execution due, if it is one to look at, and not another with
-// the id of one that was deleted since; s.mu is held.
-func (t *transaction) wake(w store.Wake) {
-	s := t.store
-	r := s.rows[w.ID]
-	if r == nil || !slices.Contains(t.held, r) || r.x.Status.Finished() || r.x.Status == store.StatusHalted {
-		return
+// wake returns an execution made due, if it is one to look at, and not another
+// with the id of one that was deleted since; else nil. s.mu is held.
+func (t *transaction) wake(w store.Wake) *store.Execution {
+	r := t.store.rows[w.ID]
+	if r == nil || !slices.Contains(t.held, r) || r.x.Status.Finished() || r.x.Status == store.StatusHalted && !w.Release {
+		return nil
 	}
 	x := *r.x
 	x.Revision++
-	if x.Attempt == nil {
+	if x.Attempt == nil && x.Status != store.StatusHalted {
 		if at := store.Micros(w.At); x.DueAt == nil || x.DueAt.After(at) {
 			x.DueAt = &at
 		}
 		x.OfferedAt = nil
 	}
-	s.replace(r, &x)
+	if w.Release {
+		x.Follows = nil
+	}
+	return &x
 }
 
 // record adds a closed attempt, or to a known one what came late; s.mu is held.
