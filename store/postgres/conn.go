@@ -16,10 +16,6 @@ const (
 	// answerGrace is how long the answer to a statement is awaited after ctx
 	// is done.
 	answerGrace = 5 * time.Second
-	// cancelPause is how long a connection rests after a cancel request, which
-	// the server may still be about to deliver: it must not hit the next
-	// statement.
-	cancelPause = 100 * time.Millisecond
 )
 
 // A kind of call says what may be tried again.
@@ -87,8 +83,8 @@ func acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
 }
 
 // call runs fn, which talks to the server over c. When ctx is done the
-// statement is cancelled on the server, if cancel says so, and its answer
-// awaited a little longer: only a connection that does not answer then is cut.
+// statement is cancelled on the server, if cancel says so, again until it is
+// answered, and the answer awaited a little longer: only a connection that does not answer then is cut.
 // So the answer tells what happened to a write, which it would not if ctx cut
 // the connection, as pgx's pools do by default.
 func (s *Store) call(ctx context.Context, c *pgx.Conn, cancel bool, fn func(context.Context) error) error {
@@ -101,23 +97,31 @@ func (s *Store) call(ctx context.Context, c *pgx.Conn, cancel bool, fn func(cont
 	answered, ended := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
-		grace := time.NewTimer(answerGrace)
-		defer grace.Stop()
+		grace, done := context.WithTimeout(run, answerGrace)
+		defer done()
+		var again <-chan time.Time
 		if cancel {
 			select {
 			case <-answered:
 				return
 			default:
 			}
-			ask, done := context.WithTimeout(run, answerGrace)
-			_ = c.PgConn().CancelRequest(ask) // else the grace ends it
-			done()
+			tick := time.NewTicker(cancelAgain)
+			defer tick.Stop()
+			again = tick.C
 			defer pause(cancelPause)
+			_ = c.PgConn().CancelRequest(grace) // else the grace ends it
 		}
-		select {
-		case <-answered:
-		case <-grace.C:
-			cut()
+		for {
+			select {
+			case <-answered:
+				return
+			case <-again:
+				_ = c.PgConn().CancelRequest(grace)
+			case <-grace.Done():
+				cut()
+				return
+			}
 		}
 	})
 	err := fn(run)
@@ -126,12 +130,6 @@ func (s *Store) call(ctx context.Context, c *pgx.Conn, cancel bool, fn func(cont
 		<-ended
 	}
 	return err
-}
-
-func pause(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	<-t.C
 }
 
 // rollback ends the transaction on c, if there is one, and releases c. A

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/leveret-go/leveret/store"
 	"github.com/leveret-go/leveret/store/internal/rows"
 )
@@ -38,3 +40,6 @@ func (s *Store) Connections() (pool, control, lists int32) {
 }
 
 var Fits = fits
+
+// Pool returns the store's own connections.
+func (s *Store) Pool() *pgxpool.Pool { return s.pool }

@@ -63,8 +63,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
@@ -208,12 +206,6 @@ func sidePool(pool *pgxpool.Pool, conns int32, change func(*pgx.ConnConfig)) (*p
 	c.ConnConfig.BuildContextWatcherHandler = cancelOnServer
 	change(c.ConnConfig)
 	return pgxpool.NewWithConfig(context.Background(), c)
-}
-
-// cancelOnServer makes the end of a ctx cancel the statement rather than cut
-// the connection.
-func cancelOnServer(c *pgconn.PgConn) ctxwatch.Handler {
-	return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: time.Second}
 }
 
 // Close closes what the store opened: its own few connections, and the pool if
