@@ -114,15 +114,20 @@ func (s *Server) end(t testing.TB, sig syscall.Signal) {
 	s.running = nil
 }
 
-// close ends the server for good and removes its folder.
-func (s *Server) close() {
+// close ends the server for good and removes its folder. Its error says that the server had ended by itself
+// before, which is what tests then trip over in strange ways.
+func (s *Server) close() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.running != nil && s.running.exited() {
+		err = fmt.Errorf("testenv: %s had ended by itself\n%s", s.name, s.running.tail())
+	}
 	s.folder.close()
 	if s.running != nil {
 		s.running.exited()
 		s.running = nil
 	}
+	return err
 }
 
 // retry calls open again, with other ports, when a server ended at once: another process may have
@@ -142,6 +147,10 @@ func retry(open func() (*Server, error)) (*Server, error) {
 func forTest(t testing.TB, s *Server, err error) *Server {
 	t.Helper()
 	need(t, err)
-	t.Cleanup(s.close)
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return s
 }

@@ -165,17 +165,17 @@ func Up() (*Services, error) {
 		}
 	}
 	if failed != nil {
-		up.Close()
-		return nil, failed
+		return nil, errors.Join(failed, up.Close())
 	}
 	return up, nil
 }
 
-// Close stops the servers and removes their folders.
-func (s *Services) Close() {
+// Close stops the servers and removes their folders. Its error names those that had ended by themselves.
+func (s *Services) Close() (err error) {
 	for _, server := range s.servers {
-		server.close()
+		err = errors.Join(err, server.close())
 	}
+	return err
 }
 
 // Required reports whether a missing service is a failure.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -196,6 +197,20 @@ func TestRabbitSurvivesItsEnds(t *testing.T) {
 		if got := consume(t, s.URL()); got != way.name {
 			t.Errorf("the queue holds %q after %s, want %q", got, way.name, way.name)
 		}
+	}
+}
+
+func TestServerThatEndedByItselfIsNamed(t *testing.T) {
+	s, err := startPostgres(shared)
+	need(t, err)
+	if err := syscall.Kill(s.running.pid, syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	if !poll(30*time.Second, s.running.exited) {
+		t.Fatal("it goes on")
+	}
+	if err := s.close(); err == nil || !strings.Contains(err.Error(), "PostgreSQL had ended by itself") {
+		t.Errorf("got error %v, want one that says so", err)
 	}
 }
 

@@ -36,7 +36,11 @@ func run(argv []string) int {
 		fmt.Fprintln(os.Stderr, "testenv:", err)
 		return 1
 	}
-	defer services.Close()
+	defer func() {
+		if err := services.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}()
 	for _, sentence := range services.Missing {
 		fmt.Fprintln(os.Stderr, "testenv:", sentence)
 	}
