@@ -25,9 +25,9 @@ const (
 func cancelOnServer(c *pgconn.PgConn) ctxwatch.Handler { return &canceller{conn: c} }
 
 // A canceller is what pgconn.CancelRequestContextWatcherHandler is, but lets a
-// request come to its end when the statement is answered before: PgBouncer up
-// to 1.19 ends itself, and with it every connection, when a client goes away
-// whose request it is passing on.
+// request come to its end when the statement is answered before: PgBouncer
+// 1.18 ends itself, and with it every connection, when a client goes away whose
+// request it is passing on.
 type canceller struct {
 	conn  *pgconn.PgConn
 	ended chan struct{}
