@@ -78,6 +78,7 @@ func judgeSafely(step *planStep, d Direction, ret returned) (r result) {
 type session struct {
 	lease     store.Lease
 	saga      string
+	since     time.Time // when the attempt was opened
 	until     time.Time // by the local, monotonic clock: when the lease ends
 	timeoutAt *time.Time
 	timer     context.CancelFunc

@@ -43,7 +43,7 @@ type Engine struct {
 	worked   worked
 	reports  reports
 	beat     atomic.Int64 // when the loop without I/O last went round, in ns since 1970
-	heard    atomic.Int64 // when the store last answered about the pauses
+	heard    atomic.Int64 // when the store last answered one of the loops, likewise
 	forgot   time.Time    // when dead workers' records were last removed
 	refused  refusals
 	life     lifecycle

@@ -77,11 +77,17 @@ type Cause struct {
 	Count int64 `json:"count,omitempty"`
 	// Subject is the partition or scope it is about, "" for none.
 	Subject string `json:"subject,omitempty"`
+	// Since is since when it is so, where that is known: of a pause, and of the
+	// last sweep.
+	Since time.Time `json:"since,omitzero"`
 }
 
-// The thresholds of Health.
+// The thresholds of Health. The store has to have answered in less than all the
+// time there is, so that the broker is asked too.
 const (
 	healthTimeout  = 5 * time.Second
+	healthStore    = 3500 * time.Millisecond // all that the store is asked
+	healthProbe    = 2 * time.Second         // one question
 	healthMost     = 10_000
 	healthSlow     = time.Second
 	healthSkew     = 5 * time.Second
@@ -89,19 +95,22 @@ const (
 )
 
 // Health looks at the store, the publisher and the records of the workers, and
-// says what a person should know. It is never an error: what could not be asked
-// is a cause itself, or among Unasked. It takes at most 5 seconds, or until ctx
-// is done. The engine need not be running. Its queries are bounded, but it is not
+// says what a person should know. It is never an error: what a store or broker
+// lacks the ability to tell is among Unasked, and where one failed to answer
+// there is a cause as well. It takes at most 5 seconds, or until ctx is done, and
+// each question at most 2 of them. The engine need not be running. Its queries are bounded, but it is not
 // free: ask every some seconds, not for each request; probes have
 // [LiveHandler] and [ReadyHandler].
 func (e *Engine) Health(ctx context.Context) *Health {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	h := &checkup{e: e, h: &Health{Level: HealthOK, At: e.clock.now(), Causes: []Cause{}}}
-	if h.store(ctx) {
-		h.counts(ctx)
-		h.pauses(ctx)
-		h.workers(ctx)
+	sctx, cancelStore := context.WithTimeout(ctx, healthStore)
+	defer cancelStore()
+	if h.store(sctx) {
+		h.pauses(sctx)
+		h.counts(sctx)
+		h.workers(sctx)
 	} else {
 		h.unasked(HealthStalled, HealthCompensationFailed, HealthHalted, HealthOverdue, HealthNoConsumer, HealthNoSweep, HealthPaused)
 	}
@@ -118,6 +127,8 @@ type checkup struct {
 	// partitions that have unfinished work; workers that live, nil: not known.
 	partitions []string
 	living     []WorkerInfo
+	paused     *pauseSet // as the store has it
+	failed     bool      // the store failed to answer a question
 }
 
 func (c *checkup) cause(level HealthLevel, code HealthCode, subject string, n int64, format string, args ...any) {
@@ -127,14 +138,36 @@ func (c *checkup) cause(level HealthLevel, code HealthCode, subject string, n in
 	}
 }
 
-func (c *checkup) unasked(codes ...HealthCode) { c.h.Unasked = append(c.h.Unasked, codes...) }
+// unasked notes that nothing is known about codes.
+func (c *checkup) unasked(codes ...HealthCode) {
+	for _, code := range codes {
+		if !slices.Contains(c.h.Unasked, code) {
+			c.h.Unasked = append(c.h.Unasked, code)
+		}
+	}
+}
+
+// unanswered notes that the store, which said what time it is, did not answer
+// another question: it lacks the ability, or it failed, which is a cause.
+func (c *checkup) unanswered(code HealthCode, err error) {
+	c.unasked(code)
+	if errors.Is(err, ErrNotSupported) || c.failed {
+		return
+	}
+	c.failed = true
+	c.e.warn("saga: health", "code", string(code), "error", err)
+	c.cause(HealthDegraded, HealthStoreSlow, "", 0, "the store failed to say in time what it was asked about %s", code)
+}
 
 // store reports whether the store answers.
 func (c *checkup) store(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, healthProbe)
+	defer cancel()
 	asked := time.Now()
 	now, err := c.e.store.Now(ctx)
 	took := time.Since(asked)
 	if err != nil {
+		c.e.warn("saga: health", "code", string(HealthStoreDown), "error", err)
 		c.cause(HealthDown, HealthStoreDown, "", 0, "the store does not answer")
 		c.unasked(HealthStoreSlow, HealthClockSkew)
 		return false
@@ -172,8 +205,11 @@ func (c *checkup) counts(ctx context.Context) {
 			c.cause(a.level, a.code, "", n, a.text, n)
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, healthProbe)
+	defer cancel()
 	counts, err := c.e.Count(ctx, store.Filter{Unfinished: true}, []store.Dimension{store.ByPartition}, healthMost)
 	if err != nil {
+		c.unanswered(HealthNoConsumer, err)
 		return
 	}
 	for _, g := range counts.Groups {
@@ -184,19 +220,20 @@ func (c *checkup) counts(ctx context.Context) {
 // count counts the executions of a filter, paused ones left out where they are
 // no reason to worry.
 func (c *checkup) count(ctx context.Context, f store.Filter, code HealthCode) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, healthProbe)
+	defer cancel()
 	var by []store.Dimension
-	paused := c.e.gateFor(ctx)
 	if code == HealthStalled || code == HealthOverdue {
 		by = []store.Dimension{store.ByPartition, store.BySaga}
 	}
 	counts, err := c.e.Count(ctx, f, by, healthMost)
 	if err != nil {
-		c.unasked(code)
+		c.unanswered(code, err)
 		return 0, err
 	}
 	n := int64(0)
 	for _, g := range counts.Groups {
-		if len(g.Values) == 2 && (paused.partitions[g.Values[0]] || paused.sagas[g.Values[1]]) {
+		if len(g.Values) == 2 && (c.paused.partitions[g.Values[0]] || c.paused.sagas[g.Values[1]]) {
 			continue
 		}
 		n += g.N
@@ -204,32 +241,38 @@ func (c *checkup) count(ctx context.Context, f store.Filter, code HealthCode) (i
 	return n, nil
 }
 
-// gateFor returns what is paused as the store has it, nothing if it cannot be
+// pauses says what is paused, as the store has it: nothing if it cannot be
 // asked.
-func (e *Engine) gateFor(ctx context.Context) *pauseSet {
-	p, _, err := e.readPauses(ctx)
-	if err != nil {
-		return &pauseSet{}
-	}
-	return newPauseSet(p.Now, e.worker)
-}
-
 func (c *checkup) pauses(ctx context.Context) {
-	list, err := c.e.Pauses(ctx)
-	if err != nil {
+	ctx, cancel := context.WithTimeout(ctx, healthProbe)
+	defer cancel()
+	c.paused = &pauseSet{}
+	if _, ok := store.As[store.Cells](c.e.store); !ok {
 		c.unasked(HealthPaused)
 		return
 	}
+	list, err := c.e.Pauses(ctx)
+	if err != nil {
+		c.unanswered(HealthPaused, err)
+		return
+	}
+	c.paused = newPauseSet(list, c.e.worker)
 	for _, p := range list {
 		c.cause(HealthInfo, HealthPaused, p.String(), 0, "%s is paused since %s by %s: %s", p.Scope, clock3339(p.At), p.Actor, p.Reason)
+		c.since(p.At)
 	}
 }
 
+// since adds to the last cause since when it is so.
+func (c *checkup) since(at time.Time) { c.h.Causes[len(c.h.Causes)-1].Since = at }
+
 // workers looks at who lives, and whether they sweep.
 func (c *checkup) workers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, healthProbe)
+	defer cancel()
 	all, err := c.e.Workers(ctx)
 	if err != nil {
-		c.unasked(HealthNoSweep)
+		c.unanswered(HealthNoSweep, err)
 		return
 	}
 	swept := c.e.stats.sweep().EndedAt
@@ -255,6 +298,7 @@ func (c *checkup) workers(ctx context.Context) {
 			since += " since " + clock3339(swept)
 		}
 		c.cause(HealthDown, HealthNoSweep, "", 0, "%s; workers that live: %d", since, len(c.living))
+		c.since(swept)
 	}
 }
 
@@ -282,10 +326,10 @@ func (c *checkup) broker(ctx context.Context) {
 	slices.Sort(partitions)
 	consumers := map[string]int{}
 	for _, p := range partitions {
-		ready, n, err := c.e.Depth(ctx, p)
+		ready, n, err := c.depth(ctx, p)
 		if err != nil {
-			if errors.Is(err, errors.ErrUnsupported) {
-				c.unasked(HealthBacklog)
+			c.unasked(HealthBacklog)
+			if errors.Is(err, errors.ErrUnsupported) || ctx.Err() != nil {
 				break
 			}
 			continue
@@ -298,9 +342,16 @@ func (c *checkup) broker(ctx context.Context) {
 	c.unattended(consumers)
 }
 
-// unattended names the partitions that have work and nobody who takes it:
-// consumers, where the broker knows them, and living workers that have the
-// partition without one.
+func (c *checkup) depth(ctx context.Context, partition string) (ready, consumers int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, healthProbe)
+	defer cancel()
+	return c.e.Depth(ctx, partition)
+}
+
+// unattended names the partitions that have work and nobody who takes it: no
+// consumer, where the broker could say, and no living worker that has the
+// partition, where there are records of workers. A consumer that has just lost
+// its connection is so none that is missing.
 func (c *checkup) unattended(consumers map[string]int) {
 	if c.living == nil && consumers == nil {
 		c.unasked(HealthNoConsumer)
@@ -308,8 +359,11 @@ func (c *checkup) unattended(consumers map[string]int) {
 	}
 	for _, p := range c.partitions {
 		n, known := consumers[p]
-		attended := n > 0 || !known && (c.living == nil || slices.ContainsFunc(c.living, func(w WorkerInfo) bool { return w.attends(p) }))
-		if !attended {
+		switch {
+		case n > 0 || slices.ContainsFunc(c.living, func(w WorkerInfo) bool { return w.attends(p) }):
+		case !known && c.living == nil:
+			c.unasked(HealthNoConsumer)
+		default:
 			c.cause(HealthDown, HealthNoConsumer, p, 0, "partition %s has unfinished executions, and nobody takes its work", p)
 		}
 	}

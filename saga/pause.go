@@ -80,6 +80,10 @@ type pauses struct {
 	Log []PauseEntry `json:"log"` // newest last
 }
 
+// maxPauses is how many scopes of a kind are paused at once: what looks for due
+// executions has to name them all, and takes no more than store.MaxFilter names.
+const maxPauses = 500
+
 // maxPauseLog bounds the log, in bytes: the oldest entries go.
 const maxPauseLog = 512 * 1024
 
@@ -93,7 +97,8 @@ const maxPauseLog = 512 * 1024
 // It holds in every process, within a second or Config.SweepEvery, and over
 // restarts, until it is taken back. To pause what is paused replaces its reason.
 // The pause and its entry in the log ([Engine.PauseLog]) are one write; ErrNotSupported
-// when the store has no store.Cells.
+// when the store has no store.Cells, and [ErrInvalid] when 500 partitions, sagas or
+// workers are paused already.
 func (e *Engine) Pause(ctx context.Context, s Scope, by By) error {
 	return e.changePauses(ctx, s, by, ActPause)
 }
@@ -158,6 +163,9 @@ func (e *Engine) changePauses(ctx context.Context, s Scope, by By, act Act) erro
 		}
 		p.Now = slices.DeleteFunc(p.Now, func(q Pause) bool { return q.Scope == s })
 		if act == ActPause {
+			if n := p.like(s); n >= maxPauses {
+				return fmt.Errorf("%w: saga: %s %s: %d of its kind are paused already", ErrInvalid, act, s, n)
+			}
 			p.Now = append(p.Now, entry.Pause)
 			slices.SortFunc(p.Now, func(a, b Pause) int { return cmp.Compare(a.String(), b.String()) })
 		}
@@ -177,6 +185,16 @@ func (e *Engine) changePauses(ctx context.Context, s Scope, by By, act Act) erro
 		e.paused(&p)
 		return nil
 	}
+}
+
+// like counts what is paused of the same kind.
+func (p *pauses) like(s Scope) (n int) {
+	for _, q := range p.Now {
+		if (q.Partition == "") == (s.Partition == "") && (q.Saga == "") == (s.Saga == "") {
+			n++
+		}
+	}
+	return n
 }
 
 // encode returns p as JSON, with as much of its log as there is room for.

@@ -107,5 +107,8 @@ func (e *Engine) rerunOf(ctx context.Context, x *store.Execution, request string
 			return detail.RerunAs, nil
 		}
 	}
+	if x.ErasedAt != nil && x.RerunAs != nil { // the detail is erased, the link is not
+		return *x.RerunAs, nil
+	}
 	return uuid.Nil, fmt.Errorf("saga: rerun %s: %w", x.ID, store.ErrNotFound)
 }

@@ -49,6 +49,7 @@ func (e *Engine) Run(ctx context.Context, consumers ...Runner) error {
 		}
 	}
 	e.sessions.start()
+	e.beat.Store(0) // what an earlier Run left says nothing of this one
 	e.warnAboutPool(consumers)
 
 	// What must go on while steps drain has a life of its own.

@@ -39,7 +39,7 @@ func (ss *sessions) cutOff() <-chan struct{} {
 func (ss *sessions) add(e *Engine, x *store.Execution) *session {
 	lease, _ := x.Lease()
 	s := &session{
-		lease: lease, saga: x.Saga, timeoutAt: x.Attempt.TimeoutAt,
+		lease: lease, saga: x.Saga, since: x.Attempt.StartedAt, timeoutAt: x.Attempt.TimeoutAt,
 		until: time.Now().Add(x.Attempt.LeaseUntil.Sub(e.clock.now())),
 	}
 	ss.mu.Lock()
@@ -193,6 +193,7 @@ func (e *Engine) renew(ctx context.Context, all bool) error {
 			e.warn("saga: renew leases", "leases", len(leases), "error", err)
 			return fmt.Errorf("saga: renew leases: %w", err)
 		}
+		e.heard.Store(time.Now().UnixNano())
 		e.sessions.renewed(leases, states, progress, now.Add(e.cfg.Lease))
 	}
 	if all {

@@ -41,8 +41,10 @@ type WorkerInfo struct {
 	// Partitions says how many workers each partition has; "" stands for all
 	// of them, where there is no transport.
 	Partitions map[string]int `json:"partitions"`
-	// Sagas are those registered there.
+	// Sagas are those registered there. Of very many their steps are left out,
+	// and at last they themselves: then Cut is set.
 	Sagas []WorkerSaga `json:"sagas"`
+	Cut   bool         `json:"cut,omitempty"`
 	// Running is how many attempts run there, and Attempts the oldest of them,
 	// at most 50.
 	Running  int             `json:"running"`
@@ -68,6 +70,7 @@ type WorkerAttempt struct {
 	Step      string    `json:"step"`
 	Direction Direction `json:"direction"`
 	Attempt   int       `json:"attempt"`
+	Since     time.Time `json:"since"`
 }
 
 const (
@@ -75,7 +78,7 @@ const (
 	workerAttempts  = 50
 	recordTimeout   = 2 * time.Second // for removing a record: a shutdown waits for it
 	workerForgotten = 24 * time.Hour  // a record that old is removed
-	workerSteps     = 512 * 1024      // bytes of a record's sagas; above that without their steps
+	workerSize      = 512 * 1024      // bytes of a record: half of what a cell holds
 )
 
 // Workers lists the engines that run on this store, or were running when they
@@ -109,7 +112,7 @@ func (e *Engine) Workers(ctx context.Context) ([]WorkerInfo, error) {
 
 // knows reports whether the worker can work on an execution's cursor.
 func (w *WorkerInfo) knows(x *store.Execution) bool {
-	return slices.ContainsFunc(w.Sagas, func(s WorkerSaga) bool {
+	return w.Cut && len(w.Sagas) == 0 || slices.ContainsFunc(w.Sagas, func(s WorkerSaga) bool {
 		return s.Saga == x.Saga && (x.Version == 0 || s.Version == x.Version) &&
 			(x.Step == "" || len(s.Steps) == 0 || slices.Contains(s.Steps, x.Step))
 	})
@@ -147,7 +150,7 @@ func (e *Engine) recordLoop(ctx context.Context, consumers []Runner) {
 	}
 	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	if _, err := cells.SetCell(rctx, workerPrefix+cellName(e.worker), nil, r.revision); err != nil && !errors.Is(err, store.ErrConflict) {
+	if err := r.write(rctx, cells, nil); err != nil {
 		e.warn("saga: remove the worker's record", "error", err)
 	}
 }
@@ -184,32 +187,49 @@ func (e *Engine) newInfo(consumers []Runner) WorkerInfo {
 }
 
 func (e *Engine) writeRecord(ctx context.Context, cells store.Cells, r *record) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	w := &r.info
 	w.SeenAt, w.SweptAt = e.clock.now(), e.stats.sweep().EndedAt
 	taking, _ := e.gate.taking()
 	w.Paused, w.Draining = !taking, e.life.isDraining()
-	w.Sagas = e.knownSagas()
+	w.Sagas, w.Cut = e.knownSagas(), false
 	w.Running, w.Attempts = e.sessions.running()
+	b, err := w.encode()
+	if err == nil {
+		err = r.write(ctx, cells, b)
+	}
+	if err != nil {
+		if ctx.Err() != context.Canceled {
+			e.warn("saga: write the worker's record", "error", err)
+		}
+		return
+	}
+	e.heard.Store(time.Now().UnixNano())
+	e.forgetWorkers(ctx, cells)
+}
+
+// encode returns the record as JSON, with as much about its sagas as there is
+// room for.
+func (w *WorkerInfo) encode() (json.RawMessage, error) {
 	b, err := json.Marshal(w)
-	if err == nil && len(b) > workerSteps {
+	if err == nil && len(b) > workerSize {
+		w.Cut = true
 		for i := range w.Sagas {
 			w.Sagas[i].Steps = nil
 		}
 		b, err = json.Marshal(w)
 	}
-	if err == nil {
-		err = r.write(ctx, cells, b)
+	if err == nil && len(b) > workerSize {
+		w.Sagas = []WorkerSaga{}
+		b, err = json.Marshal(w)
 	}
-	if err != nil {
-		e.warn("saga: write the worker's record", "error", err)
-		return
-	}
-	e.forgetWorkers(ctx, cells)
+	return b, err
 }
 
-// write sets the cell; when it is not as this process left it, it takes it over.
+// write sets the cell, or deletes it when b is nil; when it is not as this
+// process left it, after a write of which nobody knows what became of it, it
+// takes it over.
 func (r *record) write(ctx context.Context, cells store.Cells, b json.RawMessage) error {
 	name := workerPrefix + cellName(r.info.ID)
 	revision, err := cells.SetCell(ctx, name, b, r.revision)
@@ -257,13 +277,15 @@ func (e *Engine) knownSagas() []WorkerSaga {
 	return out
 }
 
-// running lists what runs here, by execution (and so about by age).
+// running lists what runs here, the oldest first.
 func (ss *sessions) running() (n int, out []WorkerAttempt) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	for l, s := range ss.open {
-		out = append(out, WorkerAttempt{Execution: l.Execution, Saga: s.saga, Step: l.Step, Direction: l.Direction, Attempt: l.Number})
+		out = append(out, WorkerAttempt{Execution: l.Execution, Saga: s.saga, Step: l.Step, Direction: l.Direction, Attempt: l.Number, Since: s.since})
 	}
-	slices.SortFunc(out, func(a, b WorkerAttempt) int { return slices.Compare(a.Execution[:], b.Execution[:]) })
+	slices.SortFunc(out, func(a, b WorkerAttempt) int {
+		return cmp.Or(a.Since.Compare(b.Since), slices.Compare(a.Execution[:], b.Execution[:]))
+	})
 	return len(out), out[:min(len(out), workerAttempts)]
 }
