@@ -42,6 +42,15 @@ type ArchivedExecution struct {
 	Turn        store.Turn          `json:"turn,omitempty"`
 	Reason      string              `json:"reason,omitempty"`
 	ReasonBy    string              `json:"reason_by,omitempty"`
+	Tags        map[string]string   `json:"tags,omitempty"`
+	Gate        *store.Gate         `json:"gate,omitempty"`
+	Inbox       []store.Message     `json:"inbox,omitempty"`
+	Deadline    *time.Time          `json:"deadline,omitempty"`
+	Parent      *store.Parent       `json:"parent,omitempty"`
+	Follows     *uuid.UUID          `json:"follows,omitempty"`
+	ReplacedBy  *uuid.UUID          `json:"replaced_by,omitempty"`
+	Continues   *uuid.UUID          `json:"continues,omitempty"`
+	ContinuedAs *uuid.UUID          `json:"continued_as,omitempty"`
 	RerunOf     *uuid.UUID          `json:"rerun_of,omitempty"`
 	RerunAs     *uuid.UUID          `json:"rerun_as,omitempty"`
 	ErasedAt    *time.Time          `json:"erased_at,omitempty"`
@@ -124,6 +133,8 @@ func (e *Engine) archiveLine(ctx context.Context, x *store.Execution) ([]byte, e
 			Status: x.Status, Direction: x.Direction, Step: x.Step, Epoch: x.Epoch, Ledger: x.Ledger,
 			State: x.State, Initial: x.Initial, Checkpoint: x.Checkpoint,
 			Failure: x.Failure, Cause: x.Cause, Turn: x.Turn, Reason: x.Reason, ReasonBy: x.ReasonBy,
+			Tags: x.Tags, Gate: x.Gate, Inbox: x.Inbox, Deadline: x.Deadline, Parent: x.Parent,
+			Follows: x.Follows, ReplacedBy: x.ReplacedBy, Continues: x.Continues, ContinuedAs: x.ContinuedAs,
 			RerunOf: x.RerunOf, RerunAs: x.RerunAs, ErasedAt: x.ErasedAt, TraceParent: x.TraceParent,
 			CreatedAt: x.CreatedAt, UpdatedAt: x.UpdatedAt, ProgressAt: x.ProgressAt, FinishedAt: x.FinishedAt, Revision: x.Revision,
 		},

@@ -279,7 +279,7 @@ func (b *bulk) act(ctx context.Context, x *store.Execution) (BulkItem, error) {
 // dry says what act would do.
 func (b *bulk) dry(ctx context.Context, x *store.Execution) (BulkItem, error) {
 	item := BulkItem{Execution: x.ID, Result: BulkDone}
-	done, err := b.e.repeated(ctx, x.ID, b.op.by.Request, b.op.by.digest(b.op.act, b.op.content...))
+	done, err := b.e.desk().repeated(ctx, x.ID, b.op.by.Request, b.op.by.digest(b.op.act, b.op.content...))
 	switch {
 	case done != nil:
 		item.Reason = bulkRepeated

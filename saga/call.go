@@ -1,9 +1,11 @@
 package saga
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +34,7 @@ type Call struct {
 	Direction Direction
 	Partition string
 	Resource  Resource
+	Tags      map[string]string // of the start; not to be changed
 	Epoch     int
 	// Attempt is the number of this attempt of the step in this direction and
 	// epoch, from 1. Interrupted and snoozed ones are counted here too.
@@ -50,7 +53,8 @@ type Call struct {
 	// TraceParent is the W3C trace context of the execution's start, or "".
 	TraceParent string
 
-	long   *longWork
+	received []store.Message // the signals that the step was given
+	long     *longWork
 	round  int // of the undo's key
 	now    func() time.Time
 	logger *slog.Logger
@@ -109,6 +113,16 @@ func (c *Call) Logger() *slog.Logger {
 		"direction", string(c.Direction), "epoch", c.Epoch, "attempt", c.Attempt)
 }
 
+// Received returns the signals that this step has been given, with who sent
+// them and when; [Signal.Receive] reads their payloads.
+func (c *Call) Received() []store.Message {
+	out := slices.Clone(c.received)
+	for i := range out {
+		out[i].Payload = bytes.Clone(out[i].Payload)
+	}
+	return out
+}
+
 type callKey struct{}
 
 // CallFrom returns the call whose ctx this is, or one made from it, so that
@@ -120,9 +134,16 @@ func CallFrom(ctx context.Context) (*Call, bool) {
 
 func newCall(x *store.Execution, now func() time.Time, logger *slog.Logger) *Call {
 	e := x.Entry(x.Step)
+	var received []store.Message
+	for _, m := range x.Inbox {
+		if m.Step == x.Step && !m.Spent && x.Direction == store.DirectionExecute {
+			received = append(received, m)
+		}
+	}
 	return &Call{
+		received:  received,
 		Execution: x.ID, Saga: x.Saga, Version: x.Version, Step: x.Step, Direction: x.Direction,
-		Partition: x.Partition, Resource: x.Resource, Epoch: x.Epoch, Attempt: x.Attempt.Number,
+		Partition: x.Partition, Resource: x.Resource, Tags: x.Tags, Epoch: x.Epoch, Attempt: x.Attempt.Number,
 		ReachedAt: x.ProgressAt, StartedAt: x.Attempt.StartedAt,
 		InDoubt: e.Status == store.StepInDoubt || x.Direction == store.DirectionExecute && e.Status == store.StepDone,
 		Failure: x.Failure, TraceParent: x.TraceParent,

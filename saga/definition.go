@@ -42,6 +42,21 @@ type Definition[S any] struct {
 	// Defaults to "default". 1 to 64 characters, [a-z0-9][a-z0-9_-]*.
 	Partition string
 
+	// Key, if not nil, gives every execution a start key: of those with one key
+	// at most one is unfinished (or compensation_failed, which needs a person)
+	// at any time. 1 to 200 bytes, not blank. It is quick and has no effects.
+	Key func(Resource, S) string
+
+	// OnConflict is what becomes of a start whose key is held by another
+	// execution. Defaults to OnConflictReject.
+	OnConflict OnConflict
+
+	// Deadline, if not 0, is how long an execution may take from its start:
+	// after that it is compensated, with reason "deadline". It ends the ctx of
+	// a step that is running. A halted execution is left to its person until it
+	// is resumed. At most 100 years.
+	Deadline time.Duration
+
 	// Steps are run in this order. At least one.
 	Steps []Step[S]
 
@@ -64,6 +79,35 @@ type Step[S any] struct {
 
 	// Was lists the names this step had in earlier builds.
 	Was []string
+
+	// If, if not nil, is asked when the cursor reaches the step, before anything
+	// it waits for: false records it as skipped, without an attempt. It is not
+	// undone then.
+	//
+	// If, and the other functions of a step that are asked about the state
+	// (WaitFunc, WaitUntil, those of Await), are quick, without effects, and
+	// called in any process that knows the saga, perhaps more than once. A panic
+	// in one halts the execution.
+	If func(S) bool
+
+	// Wait parks the execution when it reaches the step, for a duration that is
+	// counted once, from then; WaitFunc works it out from the state. Nothing is
+	// held meanwhile: no message, no worker, no lease. What has passed already
+	// does not wait. A step waits in one way at most.
+	Wait     time.Duration
+	WaitFunc func(S) time.Duration
+
+	// WaitUntil parks it until a time. It is asked again when that has come: if
+	// the time has moved, the execution parks again.
+	WaitUntil func(S) time.Time
+
+	// Await parks it until a signal comes, or its deadline. See [Await].
+	Await *Await[S]
+
+	// RetryOnSignal, if not nil, lets a step that has exhausted its attempts
+	// wait for this signal, without a deadline, instead of being given up: then
+	// it is tried again with fresh attempts. [Fail] still gives up at once.
+	RetryOnSignal AnySignal
 
 	// Execute does the work. Required, except in Removed.
 	Execute Func[S]

@@ -32,6 +32,12 @@ var (
 	ErrUnknownSaga = errors.New("saga: saga is not registered here")
 	// ErrRequestUsed: By.Request was used before, for something else.
 	ErrRequestUsed = errors.New("saga: the request was used before with other content")
+	// ErrNotWaiting: only an execution that waits for a time, or for signals,
+	// can be rescheduled.
+	ErrNotWaiting = errors.New("saga: execution does not wait for a time")
+	// ErrInboxFull: too many signals are waiting for the execution, or too
+	// long ones.
+	ErrInboxFull = errors.New("saga: the execution's inbox is full")
 	// ErrNotHalted: only a halted execution can be resumed.
 	ErrNotHalted = errors.New("saga: execution is not halted")
 	// ErrAttemptRunning: an attempt is running under a live lease; try later,

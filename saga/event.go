@@ -31,6 +31,8 @@ const (
 	EventHalted              EventKind = "saga.halted"
 	EventReopened            EventKind = "saga.reopened" // a late effect has to be undone
 	EventSnoozed             EventKind = "saga.snoozed"
+	EventWaiting             EventKind = "saga.waiting" // parked at a step; Reason says for what
+	EventSignal              EventKind = "saga.signal"  // a signal came in; Reason is its name
 	EventAttemptAbandoned    EventKind = "attempt.abandoned"
 	EventAttemptLate         EventKind = "attempt.late"
 	EventStepStuck           EventKind = "step.stuck" // a body ignores the end of its ctx

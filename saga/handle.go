@@ -89,6 +89,30 @@ func (e *Engine) dropped(ctx context.Context, p Pointer, r Result) Result {
 // known, it finds out, under the lock and by writing, so that a commit still in
 // flight conflicts.
 func (e *Engine) openFrom(ctx context.Context, p Pointer, c *claim) (x *store.Execution, r Result, err error) {
+	var known *answers
+	for range maxAsks {
+		x, r, err = e.tryOpen(ctx, p, c, known)
+		var taken *store.KeyTakenError
+		switch {
+		case errors.As(err, &taken):
+			known = &answers{predecessor: &predecessor{taken: true}}
+			continue
+		case err != nil || r.Reason != dropAsk:
+			return x, r, err
+		}
+		if known, err = e.ask(ctx, x); err != nil {
+			return nil, r, err
+		}
+	}
+	return nil, Result{Ack, DropEarly}, nil // its state changes faster than it can be asked about
+}
+
+// maxAsks is how often an execution is asked what is to be done, in a row.
+const maxAsks = 100
+
+// tryOpen is openFrom with what is known from outside of the lock. When the
+// machine has to know more, the reason is dropAsk, and x what that is about.
+func (e *Engine) tryOpen(ctx context.Context, p Pointer, c *claim, known *answers) (x *store.Execution, r Result, err error) {
 	var want store.Lease // what the last write meant to open
 	var asked time.Time
 	first := true
@@ -98,6 +122,7 @@ func (e *Engine) openFrom(ctx context.Context, p Pointer, c *claim) (x *store.Ex
 			if e.life.isDraining() {
 				return ErrNotRunning
 			}
+			m.answers = known
 			if first {
 				r = m.handle(p)
 			} else {
@@ -114,7 +139,7 @@ func (e *Engine) openFrom(ctx context.Context, p Pointer, c *claim) (x *store.Ex
 		return err
 	})
 	if err != nil || r.Reason != "" {
-		return nil, r, err
+		return x, r, err
 	}
 	return x, r, e.fresh(ctx, x, asked)
 }
@@ -174,9 +199,11 @@ func (e *Engine) settle(ctx context.Context, x *store.Execution, s *session, r r
 	var wrote *machine   // the last write that was tried
 	var want store.Lease // the attempt that it meant to open
 	unsure := false      // whether its outcome is unknown
+	known := e.planFor(x).askNext(x, r)
 	if e.advancer != nil {
 		y := x.Clone()
 		m := e.machine(y)
+		m.answers = known
 		m.settle(ref, r, chain, e.inherit(m.now, ref))
 		m.change.SameState = r.state == nil || string(r.state) == string(x.State)
 		if m.opened {
@@ -211,6 +238,7 @@ func (e *Engine) settle(ctx context.Context, x *store.Execution, s *session, r r
 			var err error
 			y, err = e.decide(ctx, x.ID, func(mm *machine) error {
 				m = mm
+				m.answers = known
 				how = m.settleAgain(ref, r, chain, want, e.claims.has(want, c), unsure)
 				if how == settledNow {
 					wrote, unsure, want = m, true, store.Lease{}
@@ -285,10 +313,19 @@ func (e *Engine) settleGone(ctx context.Context, ref attemptRef, r result, wrote
 				return nil // already in
 			}
 		}
-		_, err = e.decide(ctx, ref.lease.Execution, func(m *machine) error {
-			m.late(ref, r)
-			return nil
-		})
+		late := func(keyless bool) error {
+			_, err := e.decide(ctx, ref.lease.Execution, func(m *machine) error {
+				m.keyless = keyless
+				m.late(ref, r)
+				return nil
+			})
+			return err
+		}
+		err = late(false)
+		var taken *store.KeyTakenError
+		if errors.As(err, &taken) {
+			err = late(true)
+		}
 		return err
 	})
 	if err != nil {

@@ -19,13 +19,17 @@ type machine struct {
 	now   time.Time
 	rules rules
 	plan  *plan // nil: the saga is not known to this process
+	// answers are what steps were asked before; nil: nothing.
+	answers *answers
 	// jitter varies waits; in [-1, 1).
 	jitter float64
 
 	change  store.Change
 	events  []Event
-	publish bool // a pointer to the row's position is to be published
+	created []*machine // those of executions that change creates
+	publish bool       // a pointer to the row's position is to be published
 	opened  bool // an attempt was opened for this worker
+	keyless bool // somebody else has its key: it is reopened without it
 	dirty   bool // something changed
 }
 
@@ -113,6 +117,9 @@ func (m *machine) emit(kind EventKind) *Event {
 
 // due sets when the execution must be looked at again, not offered to anybody.
 func (m *machine) due(at time.Time) {
+	if d := m.deadline(); d != nil && m.x.Attempt == nil && d.Before(at) {
+		at = *d
+	}
 	m.x.DueAt, m.x.OfferedAt = &at, nil
 	m.touch()
 }
@@ -145,7 +152,7 @@ func (m *machine) moveTo(step string, d store.Direction) {
 		m.resetOpens()
 	}
 	if x.Direction != d || x.Step != step {
-		x.Checkpoint = nil
+		x.Checkpoint, x.Gate = nil, nil
 	}
 	x.Step, x.Direction = step, d
 	x.Tries, x.WakeAt = 0, nil
@@ -240,6 +247,9 @@ func (m *machine) open(s *planStep, inherit *time.Time) {
 		at := m.now.Add(timeout)
 		x.Attempt.TimeoutAt = &at
 	}
+	if d := m.deadline(); d != nil && (x.Attempt.TimeoutAt == nil || d.Before(*x.Attempt.TimeoutAt)) {
+		x.Attempt.TimeoutAt = d
+	}
 	if x.Direction == store.DirectionCompensate && e.Round == 0 {
 		e.Round = 1
 	}
@@ -258,6 +268,9 @@ func (m *machine) finish(status store.Status) {
 	if status != store.StatusFailed { // Retry goes on from its checkpoint
 		x.Checkpoint = nil
 	}
+	if g := x.Gate; status != store.StatusFailed || g != nil && (!g.Open || g.TimedOut) {
+		x.Gate = nil // Retry waits again for what did not come
+	}
 	x.ProgressAt = now
 	m.publish = false
 	m.touch()
@@ -266,6 +279,7 @@ func (m *machine) finish(status store.Status) {
 		store.StatusCompensationFailed: EventCompensationFailed, store.StatusCancelled: EventCancelled,
 	}[status]
 	m.emit(kind).Reason = x.Reason
+	m.handKeyOver()
 }
 
 // halt parks the execution for a person.

@@ -11,7 +11,7 @@ func engineBy(reason string) By { return By{Actor: "engine", Reason: reason} }
 
 // actDone makes the execution due now, unless it must wait.
 func (m *machine) actDone() {
-	if !m.ended() && m.x.WakeAt == nil && m.x.Attempt == nil {
+	if !m.resting() && m.x.Attempt == nil {
 		m.due(m.now)
 	}
 }
@@ -108,7 +108,13 @@ func (m *machine) retry(force bool) error {
 				m.walk()
 			}
 		}
-	case store.StatusWaiting, store.StatusHalted:
+	case store.StatusWaiting:
+		if !m.closed() || x.Gate.Kind != store.GateRetry {
+			return ErrNotRetryable
+		}
+		x.Gate, x.Status = nil, store.StatusRunning
+		m.epochUp()
+	case store.StatusHalted:
 		return ErrNotRetryable
 	default:
 		return ErrFinished
@@ -249,7 +255,21 @@ func (m *machine) resume() error {
 		m.walk()
 	} else {
 		x.Status = store.StatusRunning
+		m.waitOn()
 	}
 	m.actDone()
 	return nil
+}
+
+// waitOn lets an execution that was halted while it waited wait again: to the
+// same time, or, for signals whose deadline has passed meanwhile, anew.
+func (m *machine) waitOn() {
+	x := m.x
+	switch {
+	case !m.closed():
+	case x.Gate.Kind == store.GateSignal && x.Gate.Until != nil && !x.Gate.Until.After(m.now):
+		x.Gate = nil
+	default:
+		m.park()
+	}
 }

@@ -178,7 +178,7 @@ func (m *machine) erase(resource bool) error {
 			f.Message = ""
 		}
 	}
-	x.Key = ""
+	x.Key, x.Inbox, x.Gate = "", nil, nil
 	m.because("", "")
 	if resource {
 		x.Resource.ID = ""

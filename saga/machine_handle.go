@@ -41,6 +41,19 @@ func (m *machine) advance(chained bool, inherit *time.Time) (reason string) {
 			m.applyRequest()
 			continue
 		}
+		if m.expired() {
+			if x.Attempt != nil {
+				m.abandon("lease ran out")
+			}
+			m.expire()
+			continue
+		}
+		if m.closed() {
+			if reason := m.waitAtGate(); reason != "" {
+				return reason
+			}
+			continue
+		}
 		if x.WakeAt != nil && x.WakeAt.After(m.now.Add(earlyTolerance)) {
 			return DropEarly
 		}
@@ -67,6 +80,11 @@ func (m *machine) advance(chained bool, inherit *time.Time) (reason string) {
 		if x.Direction == store.DirectionExecute {
 			if s.removed {
 				m.passRemoved()
+				continue
+			}
+			if reason, moved := m.enter(s); reason != "" {
+				return reason
+			} else if moved {
 				continue
 			}
 		} else {
@@ -136,6 +154,7 @@ func (m *machine) passRemoved() {
 // moveOn sets the cursor on the next step, or completes the execution.
 func (m *machine) moveOn() {
 	x := m.x
+	m.spend(x.Step, nil)
 	for i := range x.Ledger {
 		if x.Ledger[i].Name == x.Step {
 			if i+1 < len(x.Ledger) {

@@ -71,6 +71,8 @@ func (m *machine) settle(ref attemptRef, r result, chain bool, inherit *time.Tim
 	turned := x.Request != nil && x.Request.Turn != store.TurnNone && x.Direction == store.DirectionExecute
 	if turned {
 		m.applyRequest() // it beats whatever the attempt came to
+	} else if m.expired() && !m.completes(r) {
+		m.expire()
 	} else {
 		halt := x.Request
 		m.transit(r)
@@ -83,15 +85,26 @@ func (m *machine) settle(ref attemptRef, r result, chain bool, inherit *time.Tim
 			m.applyRequest()
 		}
 	}
-	if m.ended() || x.WakeAt != nil || r.kind == interrupted && !turned {
+	if m.resting() || r.kind == interrupted && !turned {
 		return
 	}
-	if chain && m.chainable(before) && m.advance(true, inherit) == "" {
-		return
+	if chain && m.chainable(before) {
+		if m.advance(true, inherit) == "" {
+			return
+		}
+	} else {
+		m.arrive()
 	}
-	if !m.ended() && x.WakeAt == nil {
+	if !m.resting() {
 		m.offer()
 	}
+}
+
+// completes reports whether a result ends the execution well.
+func (m *machine) completes(r result) bool {
+	x := m.x
+	last := len(x.Ledger) > 0 && x.Ledger[len(x.Ledger)-1].Name == x.Step
+	return r.stateErr == nil && (r.kind == completed || last && (r.kind == succeeded || r.kind == skipped))
 }
 
 // chainable reports whether the worker may go on from step before to the cursor.
@@ -206,8 +219,10 @@ func (m *machine) transit(r result) {
 	case gaveUp:
 		m.failForGood(r.failure)
 	case halted:
+		m.rearm()
 		m.halt(r.reason)
 	case snoozed:
+		m.rearm()
 		m.wait(m.now.Add(*r.after))
 	case interrupted:
 		m.due(m.now)
@@ -223,6 +238,10 @@ func (m *machine) retryLater(r result) {
 	}
 	p := s.policy(x.Direction)
 	if p.exhausted(x.Tries, x.ProgressAt, m.now) {
+		if s.retryOn != "" && x.Direction == store.DirectionExecute {
+			m.parkForRetry(s.retryOn, r.failure)
+			return
+		}
 		m.failForGood(r.failure)
 		return
 	}
@@ -282,6 +301,7 @@ func (m *machine) stray(e *store.LedgerEntry) {
 	m.emit(EventStepStray).Step = e.Name
 	switch before := x.Status; before {
 	case store.StatusFailed, store.StatusCancelled, store.StatusCompensated:
+		m.letKeyGo()
 		x.Failure = lateEffect(e.Name)
 		m.finish(store.StatusCompensationFailed)
 		m.audit(ActLateEffect, engineBy("an effect of step "+e.Name+" was reported after its undo"), before)
@@ -292,10 +312,19 @@ func (m *machine) stray(e *store.LedgerEntry) {
 func (m *machine) reopen() {
 	x := m.x
 	before := x.Status
+	m.letKeyGo()
 	x.Status, x.FinishedAt = store.StatusCompensating, nil
 	m.epochUp()
 	m.emit(EventReopened)
 	m.walk()
 	m.actDone()
 	m.audit(ActReopen, engineBy("a late effect has to be undone"), before)
+}
+
+// letKeyGo takes the key of an execution whose undo must not wait for that of
+// another one, which has it now.
+func (m *machine) letKeyGo() {
+	if m.keyless {
+		m.x.Key = ""
+	}
 }

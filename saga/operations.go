@@ -77,11 +77,12 @@ type ActOptions struct {
 // request on the execution, which the attempt settles when it ends; Retry and
 // SkipStep return [ErrAttemptRunning]. With Force they are done at once.
 func (e *Engine) Act(ctx context.Context, id uuid.UUID, act Act, by By, opts *ActOptions) (*Execution, error) {
-	var o ActOptions
-	if opts != nil {
-		o = *opts
-	}
-	return e.operate(ctx, id, operation{act: act, by: by, ifRevision: o.IfRevision, content: []string{strconv.FormatBool(o.Force)}},
+	return e.desk().act(ctx, id, act, by, opts)
+}
+
+func (d desk) act(ctx context.Context, id uuid.UUID, act Act, by By, opts *ActOptions) (*Execution, error) {
+	o := optionsOf(opts)
+	return d.operate(ctx, id, operation{act: act, by: by, ifRevision: o.IfRevision, content: []string{strconv.FormatBool(o.Force)}},
 		func(m *machine) error { return m.act(act, by, o.Force) })
 }
 
@@ -136,6 +137,26 @@ func (e *Engine) Resume(ctx context.Context, id uuid.UUID, by By, opts *ActOptio
 	return e.Act(ctx, id, ActResume, by, opts)
 }
 
+// Reschedule moves the time for which an execution waits: that of a step's wait,
+// of StartAfter, of the deadline of an await, of the next attempt after a failure
+// or a snooze. A time that has passed means now: an await ends then as if its
+// deadline had passed. It returns [ErrNotWaiting] when the execution waits for no time,
+// [ErrAttemptRunning], or [ErrFinished]. What holds for all acts: see
+// [Engine.Act].
+func (e *Engine) Reschedule(ctx context.Context, id uuid.UUID, at time.Time, by By) (*Execution, error) {
+	at, err := saneTime("the time", at)
+	if err != nil {
+		return nil, fmt.Errorf("%w: saga: reschedule %s: %w", ErrInvalid, id, err)
+	}
+	return e.operate(ctx, id, operation{act: ActReschedule, by: by, content: []string{at.Format(time.RFC3339Nano)}}, func(m *machine) error {
+		detail := map[string]any{"to": at}
+		if m.x.WakeAt != nil {
+			detail["from"] = *m.x.WakeAt
+		}
+		return m.operate(ActReschedule, by, detailOf(detail), func() error { return m.reschedule(at) })
+	})
+}
+
 // SkipStep records the step at which an execution stands as skipped by hand,
 // a doubt about it as settled (no effect), and lets it go on with the next
 // step: a running, halted or failed one. In a compensation it records the undo
@@ -168,25 +189,29 @@ type auditDetail struct {
 
 // operate does an act under the execution's lock, once for each By.Request.
 func (e *Engine) operate(ctx context.Context, id uuid.UUID, op operation, f func(m *machine) error) (*Execution, error) {
-	x, err := e.tryOperate(ctx, id, op, f)
+	return e.desk().operate(ctx, id, op, f)
+}
+
+func (d desk) operate(ctx context.Context, id uuid.UUID, op operation, f func(m *machine) error) (*Execution, error) {
+	x, err := d.tryOperate(ctx, id, op, f)
 	if err != nil {
 		return nil, fmt.Errorf("saga: %s %s: %w", op.act, id, err)
 	}
 	return x, nil
 }
 
-func (e *Engine) tryOperate(ctx context.Context, id uuid.UUID, op operation, f func(m *machine) error) (*Execution, error) {
+func (d desk) tryOperate(ctx context.Context, id uuid.UUID, op operation, f func(m *machine) error) (*Execution, error) {
 	if err := op.by.check(); err != nil {
 		return nil, err
 	}
-	if err := e.clock.ready(ctx); err != nil {
+	if err := d.e.clock.ready(ctx); err != nil {
 		return nil, err
 	}
 	digest := op.by.digest(op.act, op.content...)
-	if x, err := e.repeated(ctx, id, op.by.Request, digest); x != nil || err != nil {
+	if x, err := d.repeated(ctx, id, op.by.Request, digest); x != nil || err != nil {
 		return x, err
 	}
-	x, err := e.decideIn(ctx, id, func(m *machine) error {
+	x, err := d.decideIn(ctx, id, func(m *machine) error {
 		if op.ifRevision != 0 && op.ifRevision != m.x.Revision {
 			return ErrChanged
 		}
@@ -205,7 +230,7 @@ func (e *Engine) tryOperate(ctx context.Context, id uuid.UUID, op operation, f f
 	if err != nil && op.by.Request != "" {
 		// Another call may have done it in between, and the row may be as it is
 		// because of that; or this one has, and did not hear of it.
-		y, again := e.repeated(ctx, id, op.by.Request, digest)
+		y, again := d.repeated(ctx, id, op.by.Request, digest)
 		if y != nil || errors.Is(again, ErrRequestUsed) {
 			return y, again
 		}
@@ -215,11 +240,11 @@ func (e *Engine) tryOperate(ctx context.Context, id uuid.UUID, op operation, f f
 
 // repeated returns the execution if the request was done before, nil if not,
 // and ErrRequestUsed if something else was done under its name.
-func (e *Engine) repeated(ctx context.Context, id uuid.UUID, request, digest string) (*Execution, error) {
+func (d desk) repeated(ctx context.Context, id uuid.UUID, request, digest string) (*Execution, error) {
 	if request == "" {
 		return nil, nil
 	}
-	trail, err := e.store.Audit(ctx, id)
+	trail, err := d.store.Audit(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +255,7 @@ func (e *Engine) repeated(ctx context.Context, id uuid.UUID, request, digest str
 		if trail[i].Digest != digest {
 			return nil, ErrRequestUsed
 		}
-		return e.store.Get(ctx, id)
+		return d.store.Get(ctx, id)
 	}
 	return nil, nil
 }

@@ -21,6 +21,9 @@ type plan struct {
 	byName     map[string]*planStep // by Name and Was, of steps and removed
 	// checkState reports why a state does not fit the saga\'s type.
 	checkState func(state json.RawMessage) error
+	// signals are those whose type is known here, by name.
+	signals map[string]AnySignal
+	gated   bool // some step has to be asked before it is run
 }
 
 type planStep struct {
@@ -36,6 +39,11 @@ type planStep struct {
 	undoRetry     RetryPolicy
 	execute       body
 	compensate    body
+	// ask is what the step says, of a state, when the cursor reaches it; nil: it
+	// is always run, at once. waits: it may say that it waits.
+	ask     func(state json.RawMessage) entry
+	waits   bool
+	retryOn string // the signal of RetryOnSignal
 }
 
 // A body runs the function of a step once on a state, and returns the state it
@@ -106,6 +114,7 @@ func erase[S any](d Definition[S]) (*plan, *stateCodec[S]) {
 		_, err := codec.decode(state)
 		return err
 	}
+	p.signals = map[string]AnySignal{}
 	setDefault(&p.version, 1)
 	setDefault(&p.partition, defaultPartition)
 	add := func(s Step[S], removed bool) *planStep {
@@ -116,6 +125,19 @@ func erase[S any](d Definition[S]) (*plan, *stateCodec[S]) {
 			undoRetry:  s.CompensateRetry.filled(20, time.Second, 10*time.Minute),
 			execute:    bodyOf(codec, s.Execute),
 			compensate: bodyOf(codec, s.Compensate),
+		}
+		if !removed {
+			ps.ask, ps.waits = askOf(codec, s), waits(s)
+		}
+		p.gated = p.gated || ps.ask != nil
+		if s.RetryOnSignal != nil {
+			ps.retryOn = s.RetryOnSignal.SignalName()
+			p.signals[ps.retryOn] = s.RetryOnSignal
+		}
+		if s.Await != nil {
+			for _, sig := range s.Await.fixed() {
+				p.signals[sig.SignalName()] = sig
+			}
 		}
 		if ps.inDoubt == InDoubtDefault {
 			ps.inDoubt = InDoubtIgnore

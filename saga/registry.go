@@ -25,6 +25,7 @@ type Saga[S any] struct {
 	partition string
 	plan      *plan // nil: declared
 	codec     *stateCodec[S]
+	identity  identity[S]
 }
 
 // Name returns the saga's name.
@@ -52,7 +53,10 @@ func Register[S any](e *Engine, d Definition[S]) (*Saga[S], error) {
 	if err := e.register(p); err != nil {
 		return nil, err
 	}
-	return &Saga[S]{engine: e, name: d.Name, version: p.version, partition: p.partition, plan: p, codec: codec}, nil
+	return &Saga[S]{
+		engine: e, name: d.Name, version: p.version, partition: p.partition, plan: p, codec: codec,
+		identity: identity[S]{key: d.Key, onConflict: d.OnConflict, deadline: d.Deadline},
+	}, nil
 }
 
 // DeclareOptions says where the executions of a declared saga go.
@@ -112,6 +116,12 @@ func checkDefinition[S any](d Definition[S]) error {
 	for _, f := range middlewareFaults(d.Middleware) {
 		bad("%s", f)
 	}
+	if !d.OnConflict.valid() {
+		bad("OnConflict %q is none of reject, existing and replace", d.OnConflict)
+	}
+	if d.Deadline < 0 || d.Deadline > maxWait {
+		bad("Deadline is negative or longer than 100 years")
+	}
 	seen := map[string]bool{}
 	check := func(what string, s Step[S], removed bool) {
 		for _, n := range append([]string{s.Name}, s.Was...) {
@@ -137,6 +147,9 @@ func checkDefinition[S any](d Definition[S]) error {
 			}
 		default:
 			bad("%s: InDoubt %q is none of the policies", what, s.InDoubt)
+		}
+		for _, f := range waitFaults(s, removed) {
+			bad("%s: %s", what, f)
 		}
 		for _, f := range append(s.Retry.faults("Retry"), s.CompensateRetry.faults("CompensateRetry")...) {
 			bad("%s: %s", what, f)

@@ -1,7 +1,6 @@
 package saga
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -29,24 +28,7 @@ func (e *Engine) decide(ctx context.Context, id uuid.UUID, f func(m *machine) er
 
 // decideIn is decide for a caller whose ctx may end it.
 func (e *Engine) decideIn(ctx context.Context, id uuid.UUID, f func(m *machine) error) (*store.Execution, error) {
-	var m *machine
-	x, err := e.store.WithLock(ctx, id, func(x *store.Execution) (store.Change, error) {
-		before := x.State
-		m = e.machine(x)
-		if err := f(m); err != nil {
-			return store.Change{}, err
-		}
-		if !m.dirty {
-			return store.Change{}, store.ErrUnchanged
-		}
-		m.change.SameState = bytes.Equal(before, x.State)
-		return m.change, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	e.committed(ctx, m, x)
-	return x, nil
+	return e.desk().decideIn(ctx, id, f)
 }
 
 // committed does what follows a write: events, the pointer, the alarm.
@@ -62,6 +44,12 @@ func (e *Engine) committed(ctx context.Context, m *machine, x *store.Execution) 
 	}
 	if x.Attempt == nil && x.DueAt != nil && (x.OfferedAt == nil || !x.DueAt.After(m.now)) {
 		e.alarms.set(*x.DueAt)
+	}
+	if len(m.change.Wake) > 0 {
+		e.alarms.set(m.now)
+	}
+	for _, c := range m.created {
+		e.committed(ctx, c, c.x)
 	}
 }
 

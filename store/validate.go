@@ -332,6 +332,14 @@ func (v *validator) progress(field string, p *Progress) {
 	v.time(field+" at", p.At)
 }
 
+// ValidateTags reports, as an error that wraps [ErrInvalid], whether tags cannot
+// be stored.
+func ValidateTags(tags map[string]string) error {
+	var v validator
+	v.tags("tags", tags)
+	return v.err
+}
+
 func (v *validator) tags(field string, tags map[string]string) {
 	if len(tags) > MaxTags {
 		v.must(false, field, fmt.Sprintf("are more than %d", MaxTags))

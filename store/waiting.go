@@ -82,9 +82,9 @@ type Message struct {
 // A Parent is the execution that started another one, the step of it that did,
 // and the step's own name for the child.
 type Parent struct {
-	Execution uuid.UUID
-	Step      string
-	Key       string
+	Execution uuid.UUID `json:"execution"`
+	Step      string    `json:"step"`
+	Key       string    `json:"key"`
 }
 
 // Clone returns a copy that shares nothing with g, with all times as stores
