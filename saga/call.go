@@ -55,11 +55,11 @@ type Call struct {
 
 	received []store.Message // the signals that the step was given
 	long     *longWork
-	round  int // of the undo's key
-	now    func() time.Time
-	logger *slog.Logger
-	judged *planStep       // nil: the call was not made by an engine
-	ctx    context.Context // of the attempt, outside of all middleware
+	round    int // of the undo's key
+	now      func() time.Time
+	logger   *slog.Logger
+	judged   *planStep       // nil: the call was not made by an engine
+	ctx      context.Context // of the attempt, outside of all middleware
 }
 
 // Key returns the idempotency key of this step in this direction, the same for

@@ -28,9 +28,9 @@ type machine struct {
 	events  []Event
 	created []*machine // those of executions that change creates
 	publish bool       // a pointer to the row's position is to be published
-	opened  bool // an attempt was opened for this worker
-	keyless bool // somebody else has its key: it is reopened without it
-	dirty   bool // something changed
+	opened  bool       // an attempt was opened for this worker
+	keyless bool       // somebody else has its key: it is reopened without it
+	dirty   bool       // something changed
 }
 
 // Rules are the settings of the engine that the machine decides by.

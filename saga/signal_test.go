@@ -466,7 +466,9 @@ func TestSignalsAreChecked(t *testing.T) {
 			"type":     func() (saga.SignalResult, error) { return r.e.Signal(t.Context(), id, "paid", "secret", nil) },
 			"size":     func() (saga.SignalResult, error) { return r.e.Signal(t.Context(), id, "other", big, nil) },
 			"encoding": func() (saga.SignalResult, error) { return r.e.Signal(t.Context(), id, "other", func() {}, nil) },
-			"raw":      func() (saga.SignalResult, error) { return r.e.Signal(t.Context(), id, "other", json.RawMessage("{"), nil) },
+			"raw": func() (saga.SignalResult, error) {
+				return r.e.Signal(t.Context(), id, "other", json.RawMessage("{"), nil)
+			},
 			"key": func() (saga.SignalResult, error) {
 				return r.e.Signal(t.Context(), id, "other", nil, &saga.SignalOptions{Key: big})
 			},
