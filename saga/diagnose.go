@@ -67,7 +67,8 @@ type Diagnosis struct {
 // keeps it from moving. It asks the store for the row, the pauses and the
 // workers, and the publisher, if this engine has one, for its queue. A process
 // without the service's code diagnoses as well, from the records of the
-// workers. Errors are those of the store.
+// workers. A queue that does not answer within 2 seconds is taken as not known.
+// Errors are those of the store.
 func (e *Engine) Diagnose(ctx context.Context, id uuid.UUID) (*Diagnosis, error) {
 	x, err := e.store.Get(ctx, id)
 	if err != nil {
@@ -81,7 +82,8 @@ func (e *Engine) Diagnose(ctx context.Context, id uuid.UUID) (*Diagnosis, error)
 }
 
 // DiagnoseAll is Diagnose for executions that were just read, such as those of a
-// list: what they have in common is asked for once.
+// list: what they have in common is asked for once. All their queues together are
+// given 5 seconds to answer.
 func (e *Engine) DiagnoseAll(ctx context.Context, xs []*Execution) ([]Diagnosis, error) {
 	if err := e.clock.ready(ctx); err != nil {
 		return nil, err
@@ -96,6 +98,11 @@ func (e *Engine) DiagnoseAll(ctx context.Context, xs []*Execution) ([]Diagnosis,
 	}
 	return out, nil
 }
+
+const (
+	diagnoseProbe  = 2 * time.Second // for one queue
+	diagnoseProbes = 5 * time.Second // for all that one call asks
+)
 
 // surroundings are what a diagnosis has to know besides the row.
 type surroundings struct {
@@ -114,7 +121,7 @@ type surroundings struct {
 }
 
 func (e *Engine) surroundings(ctx context.Context, xs []*store.Execution) (*surroundings, error) {
-	s := &surroundings{now: e.clock.now(), cfg: &e.cfg, margin: leaseMargin, depths: map[string]depth{}, connected: !e.direct(), publisher: e.pub != nil}
+	s := &surroundings{now: e.clock.now(), cfg: &e.cfg, margin: leaseMargin, connected: !e.direct(), publisher: e.pub != nil}
 	p, _, err := e.readPauses(ctx)
 	if err != nil {
 		return nil, err
@@ -134,18 +141,31 @@ func (e *Engine) surroundings(ctx context.Context, xs []*store.Execution) (*surr
 			return slices.ContainsFunc(living, func(w WorkerInfo) bool { return w.attends(p) })
 		}
 	}
-	if prober, ok := e.pub.(DepthProber); ok && s.connected {
-		for _, x := range xs {
-			if _, ok := s.depths[x.Partition]; ok || x.Status.Finished() {
-				continue
-			}
-			pctx, cancel := context.WithTimeout(ctx, storeTimeout)
-			ready, consumers, err := prober.Depth(pctx, x.Partition)
-			cancel()
-			s.depths[x.Partition] = depth{ready: ready, consumers: consumers, known: err == nil}
-		}
+	if s.connected {
+		s.depths = e.depths(ctx, xs)
 	}
 	return s, nil
+}
+
+// depths asks for the queues of executions, each once and for diagnoseProbe, all
+// of them for diagnoseProbes.
+func (e *Engine) depths(ctx context.Context, xs []*store.Execution) map[string]depth {
+	out := map[string]depth{}
+	ctx, cancel := context.WithTimeout(ctx, diagnoseProbes)
+	defer cancel()
+	for _, x := range xs {
+		if _, ok := out[x.Partition]; ok || x.Status.Finished() {
+			continue
+		}
+		pctx, cancel := context.WithTimeout(ctx, diagnoseProbe)
+		ready, consumers, err := e.Depth(pctx, x.Partition)
+		cancel()
+		if errors.Is(err, errors.ErrUnsupported) || ctx.Err() != nil {
+			break
+		}
+		out[x.Partition] = depth{ready: ready, consumers: consumers, known: err == nil}
+	}
+	return out
 }
 
 // registered reports whether any saga is registered here.

@@ -45,6 +45,7 @@ type Engine struct {
 	beat     atomic.Int64 // when the loop without I/O last went round, in ns since 1970
 	heard    atomic.Int64 // when the store last answered one of the loops, likewise
 	forgot   time.Time    // when dead workers' records were last removed
+	probes   probes
 	refused  refusals
 	life     lifecycle
 	sessions sessions

@@ -129,10 +129,9 @@ func (f *foresight) knows() bool {
 
 // play runs the execution until it ends or halts.
 func (f *foresight) play(p *Plan) {
-	running := f.x.Attempt != nil
+	running := f.machine().live()
 	for range 4*len(f.x.Ledger) + 10 { // it ends long before
-		if f.x.Attempt == nil {
-			m := f.machine()
+		if m := f.machine(); !m.live() {
 			if m.ended() {
 				return
 			}

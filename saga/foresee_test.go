@@ -210,3 +210,23 @@ func ledger(x *saga.Execution) string {
 	}
 	return out
 }
+
+// An attempt whose lease has run out does not run: the plan begins it anew.
+func TestPlanWithALapsedAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, saga.Config{}, saga.Step[order]{Name: "a", Execute: ok, Compensate: ok}, saga.Step[order]{Name: "b", Execute: ok})
+		id := r.start(t.Context())
+		_, err := r.store.WithLock(t.Context(), id, func(x *store.Execution) (store.Change, error) {
+			x.Direction, x.Status, x.Ledger[0].Status, x.Ledger[0].Opens = store.DirectionCompensate, store.StatusCompensating, store.StepDone, 1
+			x.Attempt = &store.OpenAttempt{Number: 1, Worker: "dead/1", StartedAt: time.Now().Add(-time.Hour), LeaseUntil: time.Now().Add(-time.Minute)}
+			return store.Change{}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := r.e.Plan(t.Context(), id, saga.ActCompensate, nil)
+		if err != nil || len(p.Steps) != 1 || p.Steps[0].Running {
+			t.Errorf("%+v, %v", p, err)
+		}
+	})
+}

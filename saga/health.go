@@ -98,9 +98,9 @@ const (
 // says what a person should know. It is never an error: what a store or broker
 // lacks the ability to tell is among Unasked, and where one failed to answer
 // there is a cause as well. It takes at most 5 seconds, or until ctx is done, and
-// each question at most 2 of them. The engine need not be running. Its queries are bounded, but it is not
-// free: ask every some seconds, not for each request; probes have
-// [LiveHandler] and [ReadyHandler].
+// each question at most 2 of them. The engine need not be running. Its queries
+// are bounded, but it is not free: ask every some seconds, not for each request;
+// probes have [LiveHandler] and [ReadyHandler].
 func (e *Engine) Health(ctx context.Context) *Health {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
@@ -207,13 +207,17 @@ func (c *checkup) counts(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthProbe)
 	defer cancel()
-	counts, err := c.e.Count(ctx, store.Filter{Unfinished: true}, []store.Dimension{store.ByPartition}, healthMost)
+	// Parked executions need a person, and paused ones nobody.
+	f := store.Filter{Statuses: []store.Status{store.StatusRunning, store.StatusWaiting, store.StatusCompensating}}
+	counts, err := c.e.Count(ctx, f, []store.Dimension{store.ByPartition}, healthMost)
 	if err != nil {
 		c.unanswered(HealthNoConsumer, err)
 		return
 	}
 	for _, g := range counts.Groups {
-		c.partitions = append(c.partitions, g.Values[0])
+		if p := g.Values[0]; !c.paused.partitions[p] {
+			c.partitions = append(c.partitions, p)
+		}
 	}
 }
 
@@ -275,7 +279,7 @@ func (c *checkup) workers(ctx context.Context) {
 		c.unanswered(HealthNoSweep, err)
 		return
 	}
-	swept := c.e.stats.sweep().EndedAt
+	swept := c.e.stats.lookedAt()
 	every := c.e.cfg.heartbeat()
 	c.living = []WorkerInfo{}
 	for _, w := range all {
@@ -364,7 +368,7 @@ func (c *checkup) unattended(consumers map[string]int) {
 		case !known && c.living == nil:
 			c.unasked(HealthNoConsumer)
 		default:
-			c.cause(HealthDown, HealthNoConsumer, p, 0, "partition %s has unfinished executions, and nobody takes its work", p)
+			c.cause(HealthDown, HealthNoConsumer, p, 0, "partition %s has executions to go on with, and nobody takes its work", p)
 		}
 	}
 }

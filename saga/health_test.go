@@ -324,6 +324,84 @@ func TestProbes(t *testing.T) {
 	})
 }
 
+// What an earlier Run left says nothing of the next one, which has just begun.
+func TestLiveWhileASecondRunWaitsForTheStore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := &outage{Store: memory.New()}
+		r := newRig(t, saga.Config{Store: st}, saga.Step[order]{Name: "a", Execute: ok})
+		runEngine(t, r.e, func(context.Context) { pass(10 * time.Second) })
+		pass(10 * time.Minute)
+		runEngine(t, r.e, func(context.Context) {
+			w := httptest.NewRecorder()
+			saga.LiveHandler(r.e).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+			if w.Code != 200 {
+				t.Errorf("live: %d", w.Code)
+			}
+		})
+	})
+}
+
+// Nobody takes the work of a partition when there is some, not paused, and
+// neither the broker knows a consumer nor the registry a worker that takes it.
+func TestHealthNoConsumer(t *testing.T) {
+	worker := func(f func(w *saga.WorkerInfo)) *saga.WorkerInfo {
+		w := &saga.WorkerInfo{ID: "host:1/aa", Name: "host:1", Every: 5 * time.Second, Partitions: map[string]int{"default": 4}}
+		f(w)
+		return w
+	}
+	for name, c := range map[string]struct {
+		consumers int
+		unknown   bool // the broker does not say
+		worker    *saga.WorkerInfo
+		before    func(r *rig, id uuid.UUID)
+		want      bool
+	}{
+		"nobody":                         {want: true},
+		"a consumer":                     {consumers: 1},
+		"a worker that lives":            {worker: worker(func(*saga.WorkerInfo) {})},
+		"a worker, the broker is mute":   {unknown: true, worker: worker(func(*saga.WorkerInfo) {})},
+		"nobody, and the broker is mute": {unknown: true, want: true},
+		"a worker of all":                {worker: worker(func(w *saga.WorkerInfo) { w.Partitions = map[string]int{"": 1} })},
+		"a worker of another":            {worker: worker(func(w *saga.WorkerInfo) { w.Partitions = map[string]int{"shop": 1} }), want: true},
+		"a paused worker":                {worker: worker(func(w *saga.WorkerInfo) { w.Paused = true }), want: true},
+		"a worker that ends":             {worker: worker(func(w *saga.WorkerInfo) { w.Draining = true }), want: true},
+		"a dead worker":                  {worker: worker(func(w *saga.WorkerInfo) { w.SeenAt = time.Now().Add(-50 * 365 * 24 * time.Hour) }), want: true},
+		"a paused partition":             {before: func(r *rig, _ uuid.UUID) { r.pause(saga.Scope{Partition: "default"}) }},
+		"only what is halted": {before: func(r *rig, id uuid.UUID) {
+			if _, err := r.e.Halt(r.t.Context(), id, anna, nil); err != nil {
+				r.t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := &loud{}
+				p.set(func(s *stand) {
+					s.consumers = c.consumers
+					if c.unknown {
+						s.err = errors.New("not now")
+					}
+				})
+				r := newRig(t, saga.Config{Publisher: p}, saga.Step[order]{Name: "a", Execute: ok})
+				id := r.start(t.Context())
+				if c.before != nil {
+					c.before(r, id)
+				}
+				if w := c.worker; w != nil {
+					if w.SeenAt.IsZero() {
+						w.SeenAt = time.Now()
+					}
+					setRecord(t, r.store, w)
+				}
+				h := r.e.Health(t.Context())
+				if got := slices.ContainsFunc(h.Causes, func(x saga.Cause) bool { return x.Code == saga.HealthNoConsumer }); got != c.want {
+					t.Errorf("%v, want %v: %+v", got, c.want, h)
+				}
+			})
+		})
+	}
+}
+
 // Who is called at night finds each code in the handbook, and no other.
 func TestEveryHealthCodeIsDocumented(t *testing.T) {
 	b, err := os.ReadFile("../docs/oncall.md")

@@ -9,9 +9,8 @@ import (
 // LiveHandler answers 200 while this process is worth keeping: it does not run
 // yet, or its loops move. It answers 503 when [Engine.Run] runs and the loop that
 // watches over leases has stood still for three leases, at least 30 seconds: then
-// a restart may help. It asks neither
-// store nor broker: an outage of these is no reason to restart anything. GET and
-// HEAD only.
+// a restart may help. It asks neither store nor broker: an outage of these is no
+// reason to restart anything. GET and HEAD only.
 func LiveHandler(e *Engine) http.Handler {
 	return probe(func() (bool, any) {
 		alive := e.moves()
@@ -93,12 +92,12 @@ func (e *Engine) moves() bool {
 	return !e.life.isRunning() || last == 0 || time.Since(time.Unix(0, last)) < max(3*e.cfg.Lease, 30*time.Second)
 }
 
-// answered reports whether the store has answered a sweep lately.
+// answered reports whether the store has answered one of the loops lately.
 func (e *Engine) answered() bool {
 	within := max(10*e.cfg.SweepEvery, e.cfg.Lease)
 	if heard := e.heard.Load(); heard != 0 && time.Since(time.Unix(0, heard)) < within {
 		return true
 	}
-	s := e.stats.sweep()
-	return !s.EndedAt.IsZero() && e.clock.now().Sub(s.EndedAt) < within
+	looked := e.stats.lookedAt()
+	return !looked.IsZero() && e.clock.now().Sub(looked) < within
 }

@@ -80,8 +80,8 @@ type pauses struct {
 	Log []PauseEntry `json:"log"` // newest last
 }
 
-// maxPauses is how many scopes of a kind are paused at once: what looks for due
-// executions has to name them all, and takes no more than store.MaxFilter names.
+// maxPauses is how many scopes of a kind are paused at once: a claim has to name
+// them all, and takes no more than store.MaxFilter names.
 const maxPauses = 500
 
 // maxPauseLog bounds the log, in bytes: the oldest entries go.
@@ -245,7 +245,7 @@ func (e *Engine) pauseLoop(ctx context.Context) {
 }
 
 func (e *Engine) lookAtPauses(ctx context.Context) {
-	ctx, cancel := storeCtx(ctx)
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	release, err := e.gate.alone(ctx)
 	if err != nil {
@@ -253,6 +253,9 @@ func (e *Engine) lookAtPauses(ctx context.Context) {
 	}
 	defer release()
 	p, _, err := e.readPauses(ctx)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return // a shutdown does not wait for what it needs no more
+	}
 	if err != nil {
 		e.warn("saga: pauses", "error", err)
 		return

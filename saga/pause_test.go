@@ -16,6 +16,7 @@ import (
 
 	"github.com/leveret-go/leveret/saga"
 	"github.com/leveret-go/leveret/store"
+	"github.com/leveret-go/leveret/store/memory"
 )
 
 // in starts an execution in a partition.
@@ -435,6 +436,81 @@ func TestPauseAtOnce(t *testing.T) {
 			pass(20 * time.Second)
 			if x := r.get(id); x.Entry("a").Opens != 0 {
 				t.Errorf("the pause was forgotten: %+v", x)
+			}
+		})
+	})
+}
+
+// No more is paused than a claim can name; what names more, as another build may
+// have written it, does not keep the rest from running.
+func TestManyPausesDoNotStopTheRest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, saga.Config{}, saga.Step[order]{Name: "a", Execute: ok})
+		put := func(n int, revision int64) {
+			t.Helper()
+			var now []saga.Pause
+			for i := range n {
+				now = append(now, saga.Pause{Scope: saga.Scope{Partition: fmt.Sprintf("p%d", i)}, Actor: "anna", Reason: "x", At: time.Now()})
+			}
+			b, err := json.Marshal(map[string]any{"now": now, "log": []int{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cells, _ := store.As[store.Cells](r.store)
+			if _, err := cells.SetCell(t.Context(), "pauses", b, revision); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put(500, 0)
+		if err := r.e.Pause(t.Context(), saga.Scope{Partition: "p500"}, anna); !errors.Is(err, saga.ErrInvalid) {
+			t.Errorf("one more: %v", err)
+		}
+		for _, s := range []saga.Scope{{Partition: "p7"}, {Saga: "other"}, {Worker: "other"}} {
+			if err := r.e.Pause(t.Context(), s, anna); err != nil {
+				t.Errorf("%s: %v", s, err)
+			}
+		}
+		put(store.MaxFilter+10, 4)
+		runEngine(t, r.e, func(ctx context.Context) {
+			held := r.in(ctx, "p7")
+			id := r.start(ctx)
+			pass(10 * time.Second)
+			if x := r.get(id); x.Status != store.StatusCompleted {
+				t.Errorf("what is not paused is %s", x.Status)
+			}
+			if x := r.get(held); x.Status != store.StatusRunning || x.Attempt != nil {
+				t.Errorf("what is paused is %s", x.Status)
+			}
+		})
+	})
+}
+
+// flakyCells refuses for a while to read cells.
+type flakyCells struct {
+	*memory.Store
+	until time.Time
+}
+
+func (f *flakyCells) Cell(ctx context.Context, name string) (json.RawMessage, int64, error) {
+	if time.Now().Before(f.until) {
+		return nil, 0, errors.New("too many connections")
+	}
+	return f.Store.Cell(ctx, name)
+}
+
+// A worker that cannot read at its start what is paused runs nothing until it can.
+func TestPauseHoldsOverARestartWhoseFirstLookFails(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := &flakyCells{Store: memory.New()}
+		ran := false
+		r := newRig(t, saga.Config{Store: st}, saga.Step[order]{Name: "a", Execute: func(context.Context, *saga.Run[order]) error { ran = true; return nil }})
+		r.pause(saga.Scope{Saga: "checkout"})
+		r.start(t.Context())
+		st.until = time.Now().Add(5 * time.Second)
+		runEngine(t, r.e, func(ctx context.Context) {
+			pass(30 * time.Second)
+			if ran {
+				t.Error("ran while paused")
 			}
 		})
 	})

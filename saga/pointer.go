@@ -44,7 +44,9 @@ type Publisher interface {
 // until it is picked up.
 type DepthProber interface {
 	// Depth returns how many pointers are ready to be delivered and how many
-	// consumers there are. An error: not known now.
+	// consumers there are. An error: not known now. It has to return when ctx
+	// ends. The engine does not wait for a call that does not, and asks no more
+	// about the partition until it has returned.
 	Depth(ctx context.Context, partition string) (ready, consumers int, err error)
 }
 

@@ -88,3 +88,23 @@ func TestRerunFromOutside(t *testing.T) {
 		})
 	})
 }
+
+// A repeated request finds its rerun though the text of the acts is erased.
+func TestRerunRequestAfterErase(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, saga.Config{}, saga.Step[order]{Name: "a", Execute: ok})
+		x := r.runOne()
+		by := saga.By{Actor: "anna", Reason: "again", Request: "r1"}
+		first, err := r.e.Rerun(t.Context(), x.ID, by, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.e.Erase(t.Context(), store.Filter{}, anna, nil); err != nil {
+			t.Fatal(err)
+		}
+		second, err := r.e.Rerun(t.Context(), x.ID, by, nil)
+		if err != nil || second.ID != first.ID {
+			t.Errorf("%v, %v", second, err)
+		}
+	})
+}

@@ -62,7 +62,8 @@ func (e *Engine) Stats() Stats {
 // Depth asks the engine's publisher how many pointers are ready in a partition's
 // queue, and how many consumers it has. The error wraps [errors.ErrUnsupported]
 // when there is no publisher, or it is no [DepthProber]; others mean that the
-// depth is not known now.
+// depth is not known now. It ends with ctx, even when the publisher does not: see
+// [DepthProber].
 func (e *Engine) Depth(ctx context.Context, partition string) (ready, consumers int, err error) {
 	p, ok := e.pub.(DepthProber)
 	if !ok {
@@ -71,7 +72,7 @@ func (e *Engine) Depth(ctx context.Context, partition string) (ready, consumers 
 	if !partitionRule.MatchString(partition) {
 		return 0, 0, fmt.Errorf("%w: partition %s", ErrInvalid, partitionFault(partition))
 	}
-	ready, consumers, err = p.Depth(ctx, partition)
+	ready, consumers, err = e.probes.depth(ctx, p, partition)
 	if err != nil {
 		// A publisher may say only once that it refused pointers: the sweep has
 		// to know.
@@ -82,14 +83,30 @@ func (e *Engine) Depth(ctx context.Context, partition string) (ready, consumers 
 
 // stats are what Stats adds up from the sweeps.
 type stats struct {
-	mu sync.Mutex
-	s  SweepStats
+	mu     sync.Mutex
+	s      SweepStats
+	looked time.Time
 }
 
 func (st *stats) sweep() SweepStats {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.s
+}
+
+// looks takes note that the store was looked through, or something offered that
+// was found there: a sweep over very much takes long.
+func (st *stats) looks(at time.Time) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.looked = at
+}
+
+// lookedAt is when a sweep last got on, zero if none has.
+func (st *stats) lookedAt() time.Time {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.looked
 }
 
 // swept takes note of a sweep that has ended.
@@ -102,6 +119,7 @@ func (st *stats) swept(start, end time.Time, claimed int, lag time.Duration, err
 		return
 	}
 	st.s.StartedAt, st.s.EndedAt, st.s.Claimed, st.s.Lag = start, end, claimed, lag
+	st.looked = end
 }
 
 // lag returns for how long the one of these executions, claimed at now, that was

@@ -104,6 +104,7 @@ func (s *sweeper) sweep(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		s.e.stats.looks(now)
 		claimed, late = claimed+len(xs), max(late, lag(xs, now))
 		s.offer(context.WithoutCancel(ctx), xs, now) // what is claimed is offered
 		if len(xs) < sweepBatch {
@@ -126,16 +127,21 @@ func (e *Engine) claim(ctx context.Context, partition string, limit int) ([]*sto
 	}
 	now := e.clock.now()
 	q := store.DueQuery{Now: now, Hold: e.cfg.PickupWithin, Limit: limit, Partition: partition}
-	q.NotPartitions, q.NotSagas = e.gate.now().names()
 	if partition == "" {
-		q.NotPartitions = append(q.NotPartitions, e.worked.names()...)
+		q.NotPartitions = e.worked.names()
 	}
+	partitions, sagas := e.gate.now().names()
+	q.NotPartitions, q.NotSagas = namable(append(q.NotPartitions, partitions...)), namable(sagas)
 	xs, err := e.store.ClaimDue(ctx, q)
 	if err != nil {
 		return nil, now, fmt.Errorf("saga: claim due executions: %w", err)
 	}
 	return xs, now, nil
 }
+
+// namable returns as many names as a query takes. Of what is paused and not named
+// nothing is run either, but it loses its place.
+func namable(names []string) []string { return names[:min(len(names), store.MaxFilter)] }
 
 // offer does what is due for claimed executions: first those whose pointers only
 // have to be published, then those that were offered before, each of which needs
@@ -145,6 +151,7 @@ func (s *sweeper) offer(ctx context.Context, xs []*store.Execution, now time.Tim
 	for _, x := range xs {
 		if x.OfferedAt == nil || x.OfferedAt.Equal(now) {
 			s.e.publish(ctx, x)
+			s.e.stats.looks(s.e.clock.now())
 		} else {
 			before = append(before, x)
 		}
@@ -159,6 +166,7 @@ func (s *sweeper) offer(ctx context.Context, xs []*store.Execution, now time.Tim
 			if err := s.e.offerAgain(ctx, x, now, d, attended); err != nil {
 				s.e.warn("saga: sweep", "execution", x.ID, "error", err)
 			}
+			s.e.stats.looks(s.e.clock.now())
 		})
 	}
 	looks.Wait()
@@ -206,7 +214,7 @@ func (s *sweeper) probe(ctx context.Context, partition string, now time.Time) (d
 	if p, ok := s.e.pub.(DepthProber); ok {
 		ctx, cancel := storeCtx(ctx)
 		defer cancel()
-		ready, consumers, err := p.Depth(ctx, partition)
+		ready, consumers, err := s.e.probes.depth(ctx, p, partition)
 		d.ready, d.consumers, d.known = ready, consumers, err == nil
 	}
 	s.depth[partition] = d

@@ -325,3 +325,36 @@ func TestSweepLeavesWhatAConsumerWorksFromTheStore(t *testing.T) {
 		})
 	})
 }
+
+// slowClaims take 2 seconds each: a sweep over very many due rows takes long.
+type slowClaims struct{ *memory.Store }
+
+func (s slowClaims) ClaimDue(ctx context.Context, q store.DueQuery) ([]*store.Execution, error) {
+	<-time.After(2 * time.Second)
+	return s.Store.ClaimDue(ctx, q)
+}
+
+// A sweep that takes long is one, as long as it gets on.
+func TestALongSweepIsASweep(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := &loud{}
+		p.set(func(s *stand) { s.consumers = 1 })
+		r := newRig(t, saga.Config{Store: slowClaims{memory.New()}, Publisher: p}, saga.Step[order]{Name: "a", Execute: ok})
+		p.set(func(s *stand) { s.away = true })
+		for range 5000 {
+			r.start(t.Context())
+		}
+		p.set(func(s *stand) { s.away = false })
+		runEngine(t, r.e, func(ctx context.Context) {
+			pass(60 * time.Second)
+			if s := r.e.Stats().Sweep; s.Sweeps > 0 {
+				t.Fatalf("a sweep has ended: %+v", s)
+			}
+			for _, c := range r.e.Health(ctx).Causes {
+				if c.Code == saga.HealthNoSweep {
+					t.Errorf("%+v", c)
+				}
+			}
+		})
+	})
+}

@@ -28,11 +28,11 @@ type WorkerInfo struct {
 
 	StartedAt time.Time `json:"started_at"`
 	SeenAt    time.Time `json:"seen_at"`
-	// SweptAt is when it last looked for due executions without an error; zero:
-	// not yet.
+	// SweptAt is when it last looked for due executions without an error, or
+	// got on with what it had found; zero: not yet.
 	SweptAt time.Time `json:"swept_at,omitzero"`
-	// Every is how often the record is written.
-	Every time.Duration `json:"every"`
+	// Every is how often the record is written; in JSON it is every_seconds.
+	Every time.Duration `json:"-"`
 	// Paused says that it takes no new work.
 	Paused bool `json:"paused,omitempty"`
 	// Draining says that Run's ctx has ended and steps still run.
@@ -50,9 +50,33 @@ type WorkerInfo struct {
 	Running  int             `json:"running"`
 	Attempts []WorkerAttempt `json:"attempts,omitempty"`
 
-	// Alive says, when it is read, that the record is not older than three
-	// times Every and a lease.
-	Alive bool `json:"-"`
+	// Alive says that the record was not older than three times Every and a
+	// lease when it was read.
+	Alive bool `json:"alive"`
+}
+
+// workerJSON is a WorkerInfo as JSON has it.
+type workerJSON struct {
+	plainWorker
+	EverySeconds float64 `json:"every_seconds"`
+}
+
+type plainWorker WorkerInfo // without methods
+
+// MarshalJSON implements [json.Marshaler].
+func (w WorkerInfo) MarshalJSON() ([]byte, error) {
+	return json.Marshal(workerJSON{plainWorker(w), w.Every.Seconds()})
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (w *WorkerInfo) UnmarshalJSON(b []byte) error {
+	v := workerJSON{plainWorker: plainWorker(*w)}
+	if err := json.Unmarshal(b, &v); err != nil {
+		return err
+	}
+	*w = WorkerInfo(v.plainWorker)
+	w.Every = time.Duration(v.EverySeconds * float64(time.Second))
+	return nil
 }
 
 // A WorkerSaga is a version of a saga that a worker knows, with all the names of
@@ -190,7 +214,7 @@ func (e *Engine) writeRecord(ctx context.Context, cells store.Cells, r *record) 
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	w := &r.info
-	w.SeenAt, w.SweptAt = e.clock.now(), e.stats.sweep().EndedAt
+	w.SeenAt, w.SweptAt, w.Alive = e.clock.now(), e.stats.lookedAt(), true
 	taking, _ := e.gate.taking()
 	w.Paused, w.Draining = !taking, e.life.isDraining()
 	w.Sagas, w.Cut = e.knownSagas(), false
@@ -200,7 +224,7 @@ func (e *Engine) writeRecord(ctx context.Context, cells store.Cells, r *record) 
 		err = r.write(ctx, cells, b)
 	}
 	if err != nil {
-		if ctx.Err() != context.Canceled {
+		if !errors.Is(ctx.Err(), context.Canceled) { // Run ends
 			e.warn("saga: write the worker's record", "error", err)
 		}
 		return
@@ -234,7 +258,8 @@ func (r *record) write(ctx context.Context, cells store.Cells, b json.RawMessage
 	name := workerPrefix + cellName(r.info.ID)
 	revision, err := cells.SetCell(ctx, name, b, r.revision)
 	if errors.Is(err, store.ErrConflict) {
-		if _, revision, err = cells.Cell(ctx, name); err == nil {
+		_, revision, err = cells.Cell(ctx, name)
+		if err == nil && (b != nil || revision != 0) {
 			revision, err = cells.SetCell(ctx, name, b, revision)
 		}
 	}
