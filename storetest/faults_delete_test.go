@@ -36,15 +36,13 @@ var deleteFaults = map[string]func(f *faulty){
 	},
 	"DeleteTwice": func(f *faulty) {
 		f.delete = func(ctx context.Context, versions []store.Version) ([]bool, error) {
-			seen := map[uuid.UUID]bool{} // one answer per execution
-			var once []store.Version
-			for _, v := range versions {
-				if !seen[v.ID] {
-					once = append(once, v)
-				}
-				seen[v.ID] = true
+			removed, err := f.Store.Delete(ctx, versions)
+			gone := map[store.Version]bool{} // one answer per version
+			for i, v := range versions[:len(removed)] {
+				gone[v] = gone[v] || removed[i]
+				removed[i] = gone[v]
 			}
-			return f.Store.Delete(ctx, once)
+			return removed, err
 		}
 	},
 	"DeleteMany": func(f *faulty) {
