@@ -45,7 +45,7 @@ var backends = []struct {
 }{
 	{"sqlite", func(t *testing.T) participant { return openSQLite(t, "deferred") }},
 	{"sqlite-immediate", func(t *testing.T) participant { return openSQLite(t, "immediate") }},
-	{"postgres-sql", func(t *testing.T) participant { return sqlParticipant{openSQL(t, "pgx", testenv.Postgres(t))} }},
+	{"postgres-sql", func(t *testing.T) participant { return sqlParticipant{db: openSQL(t, "pgx", testenv.Postgres(t))} }},
 	{"postgres-pgx", func(t *testing.T) participant { return openPgx(t, testenv.Postgres(t)) }},
 }
 
@@ -68,7 +68,7 @@ func onEach(t *testing.T, f func(t *testing.T, p participant)) {
 func openSQLite(t *testing.T, txlock string) sqlParticipant {
 	t.Helper()
 	file := filepath.ToSlash(filepath.Join(t.TempDir(), "participant.db"))
-	return sqlParticipant{openSQL(t, "sqlite", fmt.Sprintf(
+	return sqlParticipant{sqlite: true, db: openSQL(t, "sqlite", fmt.Sprintf(
 		"file:%s?_txlock=%s&_pragma=busy_timeout(60000)&_pragma=journal_mode(wal)&_pragma=synchronous(off)", file, txlock))}
 }
 
@@ -93,7 +93,10 @@ func openPgx(t *testing.T, dsn string) pgxParticipant {
 	return pgxParticipant{pool}
 }
 
-type sqlParticipant struct{ db *sql.DB }
+type sqlParticipant struct {
+	db     *sql.DB
+	sqlite bool
+}
 
 func (p sqlParticipant) begin(ctx context.Context) (transaction, error) {
 	tx, err := p.db.BeginTx(ctx, nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/leveret-go/leveret/fence"
 )
 
-const longest = 5
+const longest = 4
 
 func TestEverySequenceGetsItsVerdicts(t *testing.T) {
 	onEach(t, func(t *testing.T, p participant) {
