@@ -80,6 +80,7 @@ func openSQL(t *testing.T, driver, dsn string) *sql.DB {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	db.SetMaxOpenConns(8)
+	db.SetMaxIdleConns(8)
 	return db
 }
 

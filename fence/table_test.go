@@ -132,3 +132,45 @@ SELECT 'old-' || i, 1, 1, 0, i FROM n`
 		}
 	})
 }
+
+// A row that is old when Prune looks at it, and is called meanwhile, stays.
+func TestPruneLeavesWhatIsCalledMeanwhile(t *testing.T) {
+	for _, b := range backends[2:] { // SQLite has one writer
+		t.Run(b.name, func(t *testing.T) {
+			p := b.open(t)
+			if err := errors.Join(p.migrate(t.Context()), p.exec(t.Context(), entries)); err != nil {
+				t.Fatal(err)
+			}
+			execution := newExecution()
+			whole(t, p, effect, execution)
+			if err := p.exec(t.Context(), "UPDATE leveret_fence SET at = 1"); err != nil {
+				t.Fatal(err)
+			}
+			tx, err := p.begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := call(t.Context(), tx, undo, execution); err != nil {
+				t.Fatal(err)
+			}
+			pruned := make(chan error, 1)
+			go func() {
+				n, err := p.prune(t.Context(), time.Unix(2, 0))
+				if n != 0 {
+					err = errors.Join(err, errors.New("it is gone"))
+				}
+				pruned <- err
+			}()
+			blocked(t, p)
+			if err := tx.commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-pruned; err != nil {
+				t.Error(err)
+			}
+			if v := whole(t, p, effect, execution); v != fence.Refuse {
+				t.Errorf("the late effect: got %s, want refuse", v)
+			}
+		})
+	}
+}
