@@ -28,8 +28,8 @@ const (
 
 var (
 	// ErrRefused is the error of [Refuse]. For an HTTP answer, 409 suits; a
-	// step that reads it should fail for good with no effect:
-	// saga.Fail(saga.NoEffect(err)).
+	// step that reads it should fail for good with no effect, as there is none
+	// and will be none: saga.Fail(saga.NoEffect(err)).
 	ErrRefused = core.ErrRefused
 
 	// ErrInvalid is wrapped by errors that name what the caller did wrong:
@@ -78,7 +78,9 @@ func Pass(ctx context.Context, tx Querier, key, executeKey string) (Verdict, err
 //
 // An error of fn is returned as it is, with First: roll back, and nothing has
 // happened. A refusal of the participant's own (no money, no stock) is such an
-// error; the same call may succeed later.
+// error; the same call may succeed later. So might one that is still on its
+// way: a step that reads such a refusal must not call it saga.NoEffect, which
+// would keep the undo from being sent.
 func Do(ctx context.Context, tx Querier, key, executeKey string, fn func(effect []byte) ([]byte, error)) (Verdict, []byte, error) {
 	q, err := query(tx)
 	if err != nil {

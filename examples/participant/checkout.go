@@ -47,8 +47,10 @@ func (c *client) charge(ctx context.Context, run *saga.Run[Order]) error {
 	case status == http.StatusOK:
 		run.State.Charge = answer
 		return nil
-	case status == http.StatusConflict, status == http.StatusPaymentRequired:
-		return saga.Fail(saga.NoEffect(errors.New(answer)))
+	case status == http.StatusConflict:
+		return saga.Fail(saga.NoEffect(errors.New(answer))) // nor will there be one: it is undone
+	case status == http.StatusPaymentRequired:
+		return saga.Fail(errors.New(answer)) // an earlier attempt's request may still be on its way
 	default:
 		return saga.Unknown(fmt.Errorf("charge: status %d", status))
 	}

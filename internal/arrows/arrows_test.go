@@ -96,6 +96,20 @@ var rules = []rule{
 		bad:   linked(func(path string) bool { return isHeavy(path) || ours(path, "inproc", "saga", "store=") }),
 	},
 	{
+		arrow: "fence -> standard library, as participants take it without the engine",
+		from:  func(name string) bool { return below("fence")(name) && !below("fence/pgxfence")(name) },
+		bad: linked(func(path string) bool {
+			return ours(path, "fence=", "fence/internal") || !standard(path) && !under(path, module)
+		}),
+	},
+	{
+		arrow: "fence/pgxfence -> fence and pgx",
+		from:  below("fence/pgxfence"),
+		bad: linked(func(path string) bool {
+			return ours(path, "fence") || under(path, amqp091) || under(path, "github.com/uptrace/bun") || under(path, "modernc.org")
+		}),
+	},
+	{
 		arrow: "amqp is the only importer of amqp091-go",
 		from:  func(name string) bool { return !below("amqp")(name) },
 		bad:   imported(func(path string) bool { return under(path, amqp091) }),
@@ -216,6 +230,15 @@ func TestABrokenArrowIsNamed(t *testing.T) {
 		{"saga", []string{otel + "/otel/trace"}, "through telemetry only"},
 		{"amqp", []string{otel + "/otel"}, "through telemetry only"},
 		{"cmd/saga-demo", []string{module + "/telemetry", otel + "/otel/trace"}, ""},
+		{"fence", []string{module + "/fence/internal/core", "database/sql", "net/http"}, ""},
+		{"fence", []string{module + "/saga"}, "fence -> standard"},
+		{"fence", []string{module + "/fence/pgxfence", "github.com/jackc/pgx/v5"}, "fence -> standard"},
+		{"fence", []string{"github.com/google/uuid"}, "fence -> standard"},
+		{"fence/internal/core", []string{"github.com/jackc/pgx/v5"}, "fence -> standard"},
+		{"fence/internal/core", []string{"testing"}, "testing is linked"},
+		{"fence/pgxfence", []string{module + "/fence", module + "/fence/internal/core", "github.com/jackc/pgx/v5"}, ""},
+		{"fence/pgxfence", []string{module + "/store/postgres"}, "fence/pgxfence -> fence and pgx"},
+		{"fence/pgxfence", []string{"modernc.org/sqlite"}, "fence/pgxfence -> fence and pgx"},
 		{"storetest", []string{module + "/store", module + "/saga", "testing"}, ""},
 		{"storetest", []string{"github.com/stretchr/testify/require"}, "storetest -> store"},
 		{"sagatest", []string{module + "/saga", module + "/store", module + "/store/memory", module + "/inproc", "testing"}, ""},
