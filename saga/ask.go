@@ -126,6 +126,15 @@ type answers struct {
 	of    map[string]entry // by the ledger's name
 	// predecessor is that of an execution which follows another one.
 	predecessor *predecessor
+	// joined is what is known of its children.
+	joined *joined
+}
+
+func (a *answers) children() *joined {
+	if a == nil {
+		return nil
+	}
+	return a.joined
 }
 
 func (a *answers) before() *predecessor {
@@ -190,6 +199,12 @@ func (e *Engine) ask(ctx context.Context, x *store.Execution) (*answers, error) 
 			return nil, err
 		}
 		return &answers{predecessor: &predecessor{holds: p.HoldsKey(), replacedBy: p.ReplacedBy}}, nil
+	}
+	if x.Gate != nil && x.Gate.Kind == store.GateChildren && !x.Gate.Open {
+		ctx, cancel := storeCtx(ctx)
+		defer cancel()
+		list, err := e.childrenOf(ctx, x.ID, x.Step)
+		return &answers{joined: childSummary(list)}, err
 	}
 	return e.planFor(x).askFrom(x, x.Step, x.State), nil
 }

@@ -15,7 +15,9 @@ var errGoexit = errors.New("the step ended its goroutine (runtime.Goexit)")
 
 // runBody runs the function of the open attempt's step once, without any lock,
 // and works out what it came to.
-func (e *Engine) runBody(ctx context.Context, x *store.Execution, s *session) result {
+//
+// tx is the transaction for a step that wants one, else nil.
+func (e *Engine) runBody(ctx context.Context, x *store.Execution, s *session, tx store.Tx) result {
 	p := e.planFor(x)
 	step, ok := p.step(x.Step)
 	if !ok {
@@ -27,15 +29,29 @@ func (e *Engine) runBody(ctx context.Context, x *store.Execution, s *session) re
 	call.judged, call.ctx = step, ctx
 	call.long = &longWork{engine: e, session: s, x: x, checkpoint: x.Checkpoint}
 	var ret returned
+	var sp spawning
+	f := step.body(x.Direction)
+	switch {
+	case tx != nil:
+		f = step.txBody(x.Direction).in(tx)
+	case step.children != nil:
+		f = e.childrenBody(x, step, &sp)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		callBody(ctx, e.through(p, step.body(x.Direction)), call, x.State, &ret)
+		callBody(ctx, e.through(p, f), call, x.State, &ret)
 	}()
 	<-done
 	call.long.close()
 	e.sessions.end(s)
 	r := judgeSafely(step, x.Direction, ret)
+	switch {
+	case sp.spawned && r.kind == succeeded:
+		r.kind, r.children = spawned, sp.children
+	case sp.joining && r.kind == succeeded:
+		r.kind = joining
+	}
 	if r.failure != nil {
 		r.failure.Step = x.Step // the ledger's name
 	}

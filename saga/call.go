@@ -54,6 +54,7 @@ type Call struct {
 	TraceParent string
 
 	received []store.Message // the signals that the step was given
+	children []*store.Execution
 	long     *longWork
 	round    int // of the undo's key
 	now      func() time.Time

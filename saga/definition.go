@@ -65,6 +65,10 @@ type Definition[S any] struct {
 	// has been done is still undone by its Compensate. Execute is not needed.
 	Removed []Step[S]
 
+	// Classify, if not nil, says what an error of a step means, where the step
+	// has no Classify of its own: see [Step.Classify].
+	Classify func(err error) error
+
 	// Middleware stands around every call of the functions of this saga's
 	// steps, inside that of [Config.Middleware], the first one outermost.
 	Middleware []Middleware
@@ -109,13 +113,52 @@ type Step[S any] struct {
 	// it is tried again with fresh attempts. [Fail] still gives up at once.
 	RetryOnSignal AnySignal
 
-	// Execute does the work. Required, except in Removed.
+	// Children starts other sagas and waits for their ends. See [Children].
+	// Execute is optional then, and runs when they have ended; the compensation
+	// is to compensate them.
+	Children *Children[S]
+
+	// Execute does the work. Required, except in Removed, with ExecuteTx and
+	// with Children.
 	Execute Func[S]
 
 	// Compensate undoes it; nil when there is nothing to undo. It must be safe
 	// when Execute had no effect, and finds an effect by [Call.ExecuteKey]:
 	// what a lost attempt wrote into the state is gone.
 	Compensate Func[S]
+
+	// ExecuteTx and CompensateTx do the same inside of a transaction of the
+	// store's database, in which the engine then settles the attempt: what they write
+	// there happens exactly once, if the step succeeds, and not at all
+	// otherwise. postgres.InTx and sqlite.InTx make them; the store must be a
+	// store.Transactor of that kind, else Register refuses the step.
+	//
+	// They hold a connection, and what they lock, while they run: keep them
+	// short. The execution itself is not locked meanwhile. When the database
+	// makes the transaction fail for another one's sake (a serialization
+	// failure, a deadlock) the function is called again, up to three times in
+	// one attempt. An error, [Snooze] and [Halt] roll back; so does a lost lease. The step
+	// is never in doubt.
+	ExecuteTx    store.TxFunc[*Run[S]]
+	CompensateTx store.TxFunc[*Run[S]]
+
+	// Pivot makes it the point of no return, at most one in a saga: when it has
+	// succeeded the saga only goes forward. A step after it that is given up
+	// halts the execution for a person, a deadline counts no more, and Cancel
+	// and Compensate need Force. A pivot that fails without a doubt turns the
+	// saga back; when it is not known whether it had its effect, it is tried
+	// again, and then halted, never compensated.
+	Pivot bool
+
+	// AfterPivot allows a step behind the pivot to have a compensation, which
+	// runs only when a person forces the saga back.
+	AfterPivot bool
+
+	// Classify, if not nil, says what an error of this step's functions means, by returning
+	// an outcome ([Fail], [Halt], [RetryAfter], [NoEffect], [Unknown], [Class]) or the error itself. It is not asked
+	// about an error that says an outcome already. nil counts as the error
+	// itself, and so does a panic.
+	Classify func(err error) error
 
 	// Retry says how often Execute is tried and how long to wait in between.
 	// Zero fields default to 3 attempts, 1 second doubling to 1 minute.
@@ -131,8 +174,8 @@ type Step[S any] struct {
 	Timeout time.Duration
 
 	// InDoubt says what a compensation does when it is not known whether this
-	// step had its effect. The default is to undo it if it has a Compensate,
-	// else to ignore it.
+	// step had its effect. The default is to halt for a pivot, to undo the step if it has a
+	// Compensate, else to ignore it.
 	InDoubt InDoubt
 
 	// ErrorsInDoubt makes every error of Execute leave the step in doubt, for

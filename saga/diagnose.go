@@ -58,6 +58,8 @@ type Diagnosis struct {
 	Because string `json:"because,omitempty"`
 	// Ahead is how many pointers are ready in its partition's queue.
 	Ahead int `json:"ahead,omitempty"`
+	// Behind is the execution that has to end first.
+	Behind *uuid.UUID `json:"behind,omitempty"`
 	// Act is what a person can do about it, "" when there is nothing to be
 	// done.
 	Act Act `json:"act,omitempty"`
@@ -106,13 +108,15 @@ const (
 
 // surroundings are what a diagnosis has to know besides the row.
 type surroundings struct {
-	now       time.Time
-	cfg       *Config
-	margin    time.Duration
-	pauses    []Pause
-	depths    map[string]depth
-	connected bool
-	publisher bool
+	now    time.Time
+	cfg    *Config
+	margin time.Duration
+	pauses []Pause
+	depths map[string]depth
+	// predecessors are the executions that others wait for.
+	predecessors map[uuid.UUID]*store.Execution
+	connected    bool
+	publisher    bool
 	// known reports whether a living process can work on the execution's cursor.
 	known func(x *store.Execution) bool
 	// attended reports whether a living worker has the partition; nil: not
@@ -127,6 +131,9 @@ func (e *Engine) surroundings(ctx context.Context, xs []*store.Execution) (*surr
 		return nil, err
 	}
 	s.pauses = p.Now
+	if s.predecessors, err = e.predecessorsOf(ctx, xs); err != nil {
+		return nil, err
+	}
 	workers, err := e.Workers(ctx)
 	if err != nil && !errors.Is(err, ErrNotSupported) {
 		return nil, err
@@ -210,6 +217,9 @@ func (s *surroundings) diagnose(x *store.Execution) Diagnosis {
 	if p, ok := s.pauseOf(x); ok {
 		d.Since, d.By, d.Because = p.At, p.Actor, p.Reason
 		return say(DiagnosisPaused, "", "%s is paused since %s by %s: %s.", p.Scope, clock3339(p.At), p.Actor, p.Reason)
+	}
+	if x.Status == store.StatusWaiting && x.Gate != nil && !x.Gate.Open && (x.Gate.Until == nil || x.Gate.Until.After(s.now)) {
+		return s.waits(x, d, at)
 	}
 	if x.WakeAt != nil && x.WakeAt.After(s.now) {
 		d.Until = x.WakeAt

@@ -184,7 +184,7 @@ func (e *Engine) identity(ctx context.Context) (uuid.UUID, error) {
 func (e *Engine) machine(x *store.Execution) *machine {
 	r := e.rules
 	r.direct, r.paused = e.direct(), e.gate.now()
-	m := &machine{x: x, now: e.clock.now(), rules: r, plan: e.planFor(x)}
+	m := &machine{x: x, now: e.clock.now(), rules: r, plan: e.planFor(x), newcomers: newcomers{ids: e.newID, latest: e.latest}}
 	if e.clock.fixed == nil {
 		m.jitter = 2*mathrand.Float64() - 1
 	}

@@ -32,6 +32,9 @@ var (
 	ErrUnknownSaga = errors.New("saga: saga is not registered here")
 	// ErrRequestUsed: By.Request was used before, for something else.
 	ErrRequestUsed = errors.New("saga: the request was used before with other content")
+	// ErrPastPivot: the execution is past its pivot, or the pivot is running or
+	// in doubt: it turns back only by Force.
+	ErrPastPivot = errors.New("saga: execution is past its pivot")
 	// ErrNotWaiting: only an execution that waits for a time, or for signals,
 	// can be rescheduled.
 	ErrNotWaiting = errors.New("saga: execution does not wait for a time")

@@ -70,7 +70,7 @@ func listen(err error) (s said) {
 // returned this error.
 func savesState(err error) bool {
 	switch listen(err).kind {
-	case KindSkip, KindComplete, KindSnooze:
+	case KindSkip, KindComplete, KindContinueAsNew, KindSnooze:
 		return true
 	}
 	return false
@@ -108,12 +108,13 @@ func judge(s *planStep, d Direction, ret returned) result {
 	case KindSkip:
 		r.kind, r.doubt, r.err = skipped, say.unknown, nil
 		return r
-	case KindComplete:
+	case KindComplete, KindContinueAsNew:
 		if d == store.DirectionCompensate {
 			r.reason = ""
 			return fail(failed)
 		}
 		r.kind, r.doubt, r.err = completed, false, nil
+		r.again = say.kind == KindContinueAsNew
 		return r
 	case KindFail:
 		return fail(gaveUp)

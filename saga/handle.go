@@ -182,40 +182,45 @@ func (e *Engine) work(ctx context.Context, x *store.Execution, start time.Time, 
 func (e *Engine) workOne(ctx context.Context, x *store.Execution, start time.Time, c *claim) *store.Execution {
 	s := e.sessions.add(e, x)
 	defer e.sessions.remove(s)
-	r := e.runBody(ctx, x, s)
-	taking, _ := e.gate.taking()
-	chain := e.cfg.Handover == HandoverChain && time.Since(start) < e.cfg.ChainFor && taking && !e.life.isDraining()
-	return e.settle(ctx, x, s, r, chain, c)
+	goesOn := func() bool {
+		taking, _ := e.gate.taking()
+		return e.cfg.Handover == HandoverChain && time.Since(start) < e.cfg.ChainFor && taking && !e.life.isDraining()
+	}
+	if step, ok := e.planFor(x).step(x.Step); ok {
+		if t := step.txBody(x.Direction); t != nil {
+			return e.workTx(ctx, x, s, t, goesOn(), c)
+		}
+	}
+	r := e.runBody(ctx, x, s, nil)
+	w := &settlement{e: e, x: x, ref: refOf(x, s), chain: goesOn(), claim: c}
+	return w.settle(ctx, r)
 }
 
 // settle writes the result of an attempt and returns the execution with its
 // next attempt open, or nil when there is nothing more to do here.
-func (e *Engine) settle(ctx context.Context, x *store.Execution, s *session, r result, chain bool, c *claim) *store.Execution {
-	ref := attemptRef{lease: s.lease, startedAt: x.Attempt.StartedAt, leaseUntil: x.Attempt.LeaseUntil}
+func (w *settlement) settle(ctx context.Context, r result) *store.Execution {
+	e, x := w.e, w.x
 	_ = e.ready(ctx)
-	asked := time.Now()
+	w.asked = time.Now()
 
 	// One write, no lock, if the row is as this worker last saw it.
-	var wrote *machine   // the last write that was tried
-	var want store.Lease // the attempt that it meant to open
-	unsure := false      // whether its outcome is unknown
-	known := e.planFor(x).askNext(x, r)
+	w.known = e.planFor(x).askNext(x, r)
 	if e.advancer != nil {
 		y := x.Clone()
 		m := e.machine(y)
-		m.answers = known
-		m.settle(ref, r, chain, e.inherit(m.now, ref))
+		m.answers = w.known
+		m.settle(w.ref, r, w.chain, e.inherit(m.now, w.ref))
 		m.change.SameState = r.state == nil || string(r.state) == string(x.State)
 		if m.opened {
-			want, _ = y.Lease()
-			e.claims.takeFree(want, c)
+			w.want, _ = y.Lease()
+			e.claims.takeFree(w.want, w.claim)
 		}
 		actx, cancel := storeCtx(ctx)
 		err := e.advancer.Advance(actx, y, m.change)
 		cancel()
 		if err == nil {
 			e.committed(ctx, m, y)
-			return e.goOn(ctx, m, y, asked)
+			return e.goOn(ctx, m, y, w.asked)
 		}
 		if !errors.Is(err, store.ErrConflict) && !definite(err) {
 			e.warn("saga: settle", "execution", x.ID, "step", x.Step, "error", err)
@@ -224,27 +229,33 @@ func (e *Engine) settle(ctx context.Context, x *store.Execution, s *session, r r
 			r = refused(r, err)
 		}
 		// A conflict says for sure that this write did nothing.
-		if unsure = !definite(err) && !errors.Is(err, store.ErrConflict); unsure {
-			wrote = m
+		if w.unsure = !definite(err) && !errors.Is(err, store.ErrConflict); w.unsure {
+			w.wrote = m
 		}
 	}
+	return w.resolve(ctx, r)
+}
 
+// resolve settles an attempt under the lock, after a write that met a conflict or
+// whose outcome is not known (w.unsure).
+func (w *settlement) resolve(ctx context.Context, r result) *store.Execution {
+	e, x, ref := w.e, w.x, w.ref
 	for {
 		var how settling
 		var m *machine
 		var y *store.Execution
 		err := e.again(ctx, ref.lease.Execution, 0, func() error {
-			asked = time.Now()
+			w.asked = time.Now()
 			var err error
 			y, err = e.decide(ctx, x.ID, func(mm *machine) error {
 				m = mm
-				m.answers = known
-				how = m.settleAgain(ref, r, chain, want, e.claims.has(want, c), unsure)
+				m.answers = w.known
+				how = m.settleAgain(ref, r, w.chain, w.want, e.claims.has(w.want, w.claim), w.unsure)
 				if how == settledNow {
-					wrote, unsure, want = m, true, store.Lease{}
+					w.wrote, w.unsure, w.want = m, true, store.Lease{}
 					if m.opened {
-						want, _ = m.x.Lease()
-						e.claims.take(want, c)
+						w.want, _ = m.x.Lease()
+						e.claims.take(w.want, w.claim)
 					}
 				}
 				return nil
@@ -259,15 +270,15 @@ func (e *Engine) settle(ctx context.Context, x *store.Execution, s *session, r r
 			e.warn("saga: a result could not be written; its lease will run out", "execution", x.ID, "step", x.Step, "error", err)
 			return nil
 		case how == settledMine:
-			for _, ev := range wrote.events {
+			for _, ev := range w.wrote.events {
 				e.emit(ctx, ev)
 			}
-			return e.goOn(ctx, m, y, asked)
+			return e.goOn(ctx, m, y, w.asked)
 		case how == settledGone:
-			e.settleGone(ctx, ref, r, wrote, y)
+			e.settleGone(ctx, ref, r, w.wrote, y)
 			return nil
 		}
-		return e.goOn(ctx, m, y, asked)
+		return e.goOn(ctx, m, y, w.asked)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -409,8 +410,13 @@ func TestEveryHealthCodeIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	var documented []saga.HealthCode
-	for _, m := range regexp.MustCompile("(?m)^### `([a-z_]+)`").FindAllSubmatch(b, -1) {
-		documented = append(documented, saga.HealthCode(m[1]))
+	parts := regexp.MustCompile(`(?s)^\n\n[A-Z].*\n\nLook: .*\n\nDo: .*\n\nDo not: `)
+	for _, section := range strings.Split(string(b), "\n### ")[1:] {
+		code, text, _ := strings.Cut(strings.TrimPrefix(section, "`"), "`")
+		documented = append(documented, saga.HealthCode(code))
+		if !parts.MatchString(text) {
+			t.Errorf("docs/oncall.md does not say in this order what %s means, what to look at, what to do and what not to", code)
+		}
 	}
 	for _, code := range saga.HealthCodes() {
 		if !slices.Contains(documented, code) {

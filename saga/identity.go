@@ -135,7 +135,7 @@ func (m *machine) replace(y *store.Execution, ym *machine) {
 	x := m.x
 	before := x.Status
 	if x.ReplacedBy != nil {
-		m.change.Wake = append(m.change.Wake, store.Wake{ID: *x.ReplacedBy, At: m.now}) // it has been replaced itself
+		m.wake(*x.ReplacedBy, false) // it has been replaced itself
 		x.ReplacedBy = nil
 	}
 	by := engineBy("execution " + y.ID.String() + " was started in its place")
@@ -169,7 +169,7 @@ func (m *machine) handKeyOver() {
 	if x.ReplacedBy == nil || x.Key == "" || x.Follows != nil || x.Status.HoldsKey() {
 		return
 	}
-	m.change.Wake = append(m.change.Wake, store.Wake{ID: *x.ReplacedBy, At: m.now, Release: true})
+	m.wake(*x.ReplacedBy, true)
 }
 
 // A predecessor is what an execution that waits for another one has to know of
@@ -197,7 +197,6 @@ func (m *machine) waitForPredecessor() string {
 	default:
 		x.Follows = nil
 	}
-	x.Gate = nil
-	m.goOnFromGate()
+	m.startNow()
 	return ""
 }

@@ -20,7 +20,8 @@ type machine struct {
 	rules rules
 	plan  *plan // nil: the saga is not known to this process
 	// answers are what steps were asked before; nil: nothing.
-	answers *answers
+	answers   *answers
+	newcomers newcomers
 	// jitter varies waits; in [-1, 1).
 	jitter float64
 
@@ -212,7 +213,7 @@ func (m *machine) close(status store.AttemptStatus) *store.Attempt {
 func (m *machine) abandon(why string) {
 	x := m.x
 	e := m.entry()
-	if x.Direction == store.DirectionExecute {
+	if x.Direction == store.DirectionExecute && !e.Atomic {
 		raise(e, store.StepInDoubt)
 		// The body may be at work for as long as its time-out lets it.
 		until := x.Attempt.LeaseUntil.Add(m.rules.lease)
@@ -234,6 +235,7 @@ func (m *machine) open(s *planStep, inherit *time.Time) {
 	x, e := m.x, m.entry()
 	e.Opens++
 	x.Tries++
+	e.Atomic = e.Atomic && s.atomic()
 	until := m.now.Add(m.rules.lease)
 	if inherit != nil {
 		until = *inherit
@@ -280,6 +282,7 @@ func (m *machine) finish(status store.Status) {
 	}[status]
 	m.emit(kind).Reason = x.Reason
 	m.handKeyOver()
+	m.tellParent()
 }
 
 // halt parks the execution for a person.

@@ -147,6 +147,9 @@ func (m *machine) turn(t store.Turn, by By, force bool) error {
 		m.touch()
 		return nil
 	}
+	if (m.past() || m.atPivot()) && !force {
+		return ErrPastPivot
+	}
 	if !m.clear(force) {
 		x.Request = &store.Request{Turn: t, Actor: by.Actor, Reason: by.Reason, At: m.now}
 		m.touch()

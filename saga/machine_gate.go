@@ -42,8 +42,7 @@ func (m *machine) waitAtGate() string {
 	}
 	switch g.Kind {
 	case store.GateStart:
-		x.Gate = nil
-		m.goOnFromGate()
+		m.startNow()
 		return ""
 	case store.GateTime:
 		if !m.known() {
@@ -70,6 +69,8 @@ func (m *machine) waitAtGate() string {
 		return ""
 	case store.GatePredecessor:
 		return m.waitForPredecessor()
+	case store.GateChildren:
+		return m.waitForChildren()
 	}
 	return m.rest()
 }
@@ -89,8 +90,12 @@ func (m *machine) rest() string {
 // gateDue is when somebody must look at a waiting execution; nil: never.
 func (m *machine) gateDue() *time.Time {
 	due := m.x.Gate.Until
-	if m.x.Gate.Kind == store.GatePredecessor {
+	switch m.x.Gate.Kind {
+	case store.GatePredecessor:
 		at := m.now.Add(predecessorLook)
+		due = &at
+	case store.GateChildren:
+		at := m.now.Add(childrenLook)
 		due = &at
 	}
 	if d := m.deadline(); d != nil && (due == nil || d.Before(*due)) {
@@ -116,6 +121,12 @@ func (m *machine) openGate(timedOut bool) {
 	if m.x.Gate.Kind == store.GateRetry {
 		m.x.Tries, m.x.Gate.TimedOut = 0, false
 	}
+	m.goOnFromGate()
+}
+
+// startNow lets an execution begin that has waited to.
+func (m *machine) startNow() {
+	m.x.Gate, m.x.ProgressAt = nil, m.now
 	m.goOnFromGate()
 }
 
@@ -326,7 +337,7 @@ func (m *machine) reschedule(at time.Time) error {
 
 // deadline is when the execution is turned around; nil: never (any more).
 func (m *machine) deadline() *time.Time {
-	if m.x.Direction != store.DirectionExecute {
+	if m.x.Direction != store.DirectionExecute || m.past() {
 		return nil
 	}
 	return m.x.Deadline

@@ -88,7 +88,7 @@ func (m *machine) advance(chained bool, inherit *time.Time) (reason string) {
 				continue
 			}
 		} else {
-			if s.compensate == nil {
+			if !s.undoable() {
 				m.halt(reasonNoCompensation)
 				continue
 			}

@@ -20,6 +20,8 @@ type result struct {
 	after    *time.Duration // wait of its own; of snoozed always
 	doubt    bool           // leaves the step in doubt
 	noEffect bool           // takes the step out of doubt
+	again    bool           // of completed: the saga starts anew
+	children []*child       // of spawned
 }
 
 type resultKind int
@@ -33,6 +35,8 @@ const (
 	halted
 	snoozed
 	interrupted
+	spawned // children are to be started
+	joining // an undo waits for children to end
 )
 
 func (k resultKind) status() store.AttemptStatus {
@@ -45,6 +49,10 @@ func (k resultKind) status() store.AttemptStatus {
 		return store.AttemptSnoozed
 	case interrupted:
 		return store.AttemptInterrupted
+	case spawned:
+		return store.AttemptSucceeded
+	case joining:
+		return store.AttemptSnoozed
 	}
 	// A halt is an attempt that did not succeed; its Reason says why.
 	return store.AttemptFailed
@@ -85,7 +93,7 @@ func (m *machine) settle(ref attemptRef, r result, chain bool, inherit *time.Tim
 			m.applyRequest()
 		}
 	}
-	if m.resting() || r.kind == interrupted && !turned {
+	if m.resting() || (r.kind == interrupted || r.kind == joining) && !turned {
 		return
 	}
 	if chain && m.chainable(before) {
@@ -104,7 +112,7 @@ func (m *machine) settle(ref attemptRef, r result, chain bool, inherit *time.Tim
 func (m *machine) completes(r result) bool {
 	x := m.x
 	last := len(x.Ledger) > 0 && x.Ledger[len(x.Ledger)-1].Name == x.Step
-	return r.stateErr == nil && (r.kind == completed || last && (r.kind == succeeded || r.kind == skipped))
+	return r.stateErr == nil && (r.kind == completed && !r.again || last && (r.kind == succeeded || r.kind == skipped))
 }
 
 // chainable reports whether the worker may go on from step before to the cursor.
@@ -125,11 +133,11 @@ func (m *machine) record(ref attemptRef, r result) {
 	x := m.x
 	kind := EventStepFailed
 	switch r.kind {
-	case succeeded, completed:
+	case succeeded, completed, spawned:
 		kind = EventStepFinished
 	case skipped:
 		kind = EventStepSkipped
-	case snoozed:
+	case snoozed, joining:
 		kind = EventSnoozed
 	case interrupted:
 		kind = EventStepInterrupted
@@ -157,9 +165,9 @@ func (m *machine) ledgerAndState(r result) {
 			e.Status = store.StepPending
 		}
 		switch {
-		case r.kind == succeeded || r.kind == completed:
+		case r.kind == succeeded || r.kind == completed || r.kind == spawned:
 			raise(e, store.StepDone)
-		case r.doubt:
+		case r.doubt && !e.Atomic:
 			raise(e, store.StepInDoubt)
 		case r.kind == skipped:
 			raise(e, store.StepSkipped)
@@ -170,7 +178,7 @@ func (m *machine) ledgerAndState(r result) {
 	if r.state != nil {
 		m.setState(r.state)
 	}
-	if r.kind == interrupted || r.kind == snoozed {
+	if r.kind == interrupted || r.kind == snoozed || r.kind == joining {
 		x.Tries--
 	}
 }
@@ -210,6 +218,9 @@ func (m *machine) transit(r result) {
 			m.walk()
 		case r.kind == completed:
 			m.because(r.reason, "")
+			if r.again {
+				m.continueAsNew()
+			}
 			m.finish(store.StatusCompleted)
 		default:
 			m.moveOn()
@@ -226,6 +237,10 @@ func (m *machine) transit(r result) {
 		m.wait(m.now.Add(*r.after))
 	case interrupted:
 		m.due(m.now)
+	case spawned:
+		m.spawn(r.children)
+	case joining:
+		m.joining()
 	}
 }
 

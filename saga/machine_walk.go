@@ -10,6 +10,10 @@ func (m *machine) failForGood(f *store.Failure) {
 		m.finish(store.StatusCompensationFailed)
 		return
 	}
+	if m.past() {
+		m.haltPastPivot(f)
+		return
+	}
 	cause := *f
 	m.x.Cause = &cause
 	m.flip()

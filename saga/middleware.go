@@ -106,7 +106,7 @@ func (in *inside) keepDoubt(err error) error {
 	if err == nil || !in.called {
 		return err
 	}
-	if say := listen(err); say.noEffect || say.unknown || say.kind == KindComplete {
+	if say := listen(err); say.noEffect || say.unknown || say.kind == KindComplete || say.kind == KindContinueAsNew {
 		return err
 	}
 	if in.returned && in.err != nil {
@@ -115,7 +115,7 @@ func (in *inside) keepDoubt(err error) error {
 		switch say.kind {
 		case KindSkip:
 			doubt = say.unknown
-		case KindComplete:
+		case KindComplete, KindContinueAsNew:
 			doubt = true
 		case KindHalt, KindSnooze:
 			doubt = !say.noEffect || say.unknown

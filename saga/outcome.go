@@ -24,15 +24,16 @@ type OutcomeKind string
 
 // The kinds of outcomes.
 const (
-	KindSkip       OutcomeKind = "skip"
-	KindComplete   OutcomeKind = "complete"
-	KindFail       OutcomeKind = "fail"
-	KindHalt       OutcomeKind = "halt"
-	KindRetryAfter OutcomeKind = "retry_after"
-	KindSnooze     OutcomeKind = "snooze"
-	KindNoEffect   OutcomeKind = "no_effect"
-	KindUnknown    OutcomeKind = "unknown"
-	KindClass      OutcomeKind = "class"
+	KindSkip          OutcomeKind = "skip"
+	KindComplete      OutcomeKind = "complete"
+	KindContinueAsNew OutcomeKind = "continue_as_new"
+	KindFail          OutcomeKind = "fail"
+	KindHalt          OutcomeKind = "halt"
+	KindRetryAfter    OutcomeKind = "retry_after"
+	KindSnooze        OutcomeKind = "snooze"
+	KindNoEffect      OutcomeKind = "no_effect"
+	KindUnknown       OutcomeKind = "unknown"
+	KindClass         OutcomeKind = "class"
 )
 
 // Error describes the outcome; for those with an Err it is the Err's text.
@@ -57,6 +58,15 @@ func Skip(reason string) error { return &Outcome{Kind: KindSkip, Reason: reason}
 // Complete says that this step is done and the saga with it: the steps after it
 // are not run. In a compensation it is an ordinary error.
 func Complete(reason string) error { return &Outcome{Kind: KindComplete, Reason: reason} }
+
+// ContinueAsNew says that this step is done and the saga with it, and starts the
+// saga anew, in the same write: a new execution of the newest version with the
+// same resource, key, tags and partition, the state that the step leaves, a
+// deadline of the same length, and the signals that nobody has received yet. The
+// two are linked. It is for what never ends, such as renewals: a history stays
+// short. When another execution was started to take this one's place, that one goes on
+// instead. In a compensation it is an ordinary error.
+func ContinueAsNew(reason string) error { return &Outcome{Kind: KindContinueAsNew, Reason: reason} }
 
 // Fail gives up without trying again: what was done is undone. In a
 // compensation the execution ends compensation_failed. A nil err gets a text of

@@ -29,6 +29,8 @@ type plan struct {
 type planStep struct {
 	name          string
 	was           []string
+	pivot         bool
+	children      *childPlan // nil: it has none
 	removed       bool
 	compensable   bool
 	isolated      bool
@@ -39,6 +41,8 @@ type planStep struct {
 	undoRetry     RetryPolicy
 	execute       body
 	compensate    body
+	executeTx     *txBody // nil: it wants no transaction
+	compensateTx  *txBody
 	// ask is what the step says, of a state, when the cursor reaches it; nil: it
 	// is always run, at once. waits: it may say that it waits.
 	ask     func(state json.RawMessage) entry
@@ -64,7 +68,9 @@ func (p *plan) step(name string) (*planStep, bool) {
 func (p *plan) ledger() []store.LedgerEntry {
 	l := make([]store.LedgerEntry, len(p.steps))
 	for i, s := range p.steps {
-		l[i] = store.LedgerEntry{Name: s.name, Compensable: s.compensable, InDoubt: s.inDoubt, Status: store.StepPending}
+		l[i] = store.LedgerEntry{
+			Name: s.name, Compensable: s.compensable, InDoubt: s.inDoubt, Pivot: s.pivot, Atomic: s.atomic(), Status: store.StepPending,
+		}
 	}
 	return l
 }
@@ -81,6 +87,23 @@ func (s *planStep) body(d Direction) body {
 		return s.compensate
 	}
 	return s.execute
+}
+
+// txBody returns the function that wants a transaction, or nil.
+func (s *planStep) txBody(d Direction) *txBody {
+	if d == store.DirectionCompensate {
+		return s.compensateTx
+	}
+	return s.executeTx
+}
+
+// atomic reports whether what Execute does, and the write that settles it, are
+// one transaction.
+func (s *planStep) atomic() bool { return s.executeTx != nil || s.children != nil }
+
+// undoable reports whether this build has what undoes the step.
+func (s *planStep) undoable() bool {
+	return s.compensate != nil || s.compensateTx != nil || s.children != nil
 }
 
 // wait returns how long to wait after the failed attempt that was try number
@@ -119,13 +142,16 @@ func erase[S any](d Definition[S]) (*plan, *stateCodec[S]) {
 	setDefault(&p.partition, defaultPartition)
 	add := func(s Step[S], removed bool) *planStep {
 		ps := &planStep{
-			name: s.Name, was: s.Was, removed: removed, compensable: s.Compensate != nil,
-			isolated: s.Isolated, errorsInDoubt: s.ErrorsInDoubt, inDoubt: s.InDoubt, timeout: s.Timeout,
-			retry:      s.Retry.filled(3, time.Second, time.Minute),
-			undoRetry:  s.CompensateRetry.filled(20, time.Second, 10*time.Minute),
-			execute:    bodyOf(codec, s.Execute),
-			compensate: bodyOf(codec, s.Compensate),
+			name: s.Name, was: s.Was, removed: removed, pivot: s.Pivot,
+			compensable: s.Compensate != nil || !s.CompensateTx.IsZero() || s.Children != nil,
+			isolated:    s.Isolated, errorsInDoubt: s.ErrorsInDoubt, inDoubt: s.InDoubt, timeout: s.Timeout,
+			retry:     s.Retry.filled(3, time.Second, time.Minute),
+			undoRetry: s.CompensateRetry.filled(20, time.Second, 10*time.Minute),
 		}
+		classify := classifier(s.Classify, d.Classify)
+		ps.execute, ps.compensate = bodyOf(codec, s.Execute, classify), bodyOf(codec, s.Compensate, classify)
+		ps.executeTx, ps.compensateTx = txBodyOf(codec, s.ExecuteTx, classify), txBodyOf(codec, s.CompensateTx, classify)
+		ps.children = childPlanOf(codec, s.Children, classify)
 		if !removed {
 			ps.ask, ps.waits = askOf(codec, s), waits(s)
 		}
@@ -140,9 +166,13 @@ func erase[S any](d Definition[S]) (*plan, *stateCodec[S]) {
 			}
 		}
 		if ps.inDoubt == InDoubtDefault {
-			ps.inDoubt = InDoubtIgnore
-			if ps.compensable {
+			switch {
+			case ps.pivot:
+				ps.inDoubt = InDoubtHalt
+			case ps.compensable:
 				ps.inDoubt = InDoubtCompensate
+			default:
+				ps.inDoubt = InDoubtIgnore
 			}
 		}
 		p.byName[s.Name] = ps
@@ -173,22 +203,70 @@ func (p RetryPolicy) filled(attempts int, initial, max time.Duration) RetryPolic
 	return p
 }
 
-func bodyOf[S any](codec *stateCodec[S], f Func[S]) body {
+func bodyOf[S any](codec *stateCodec[S], f Func[S], classify func(error) error) body {
 	if f == nil {
 		return nil
 	}
 	return func(ctx context.Context, call *Call, state json.RawMessage) (json.RawMessage, error, error) {
-		s, err := codec.decode(state)
-		if err != nil {
-			return nil, nil, Class("state_refused", err)
+		return callOn(ctx, codec, call, state, f, classify)
+	}
+}
+
+// callOn calls f on a state, and returns the state that it left: see body.
+func callOn[S any](ctx context.Context, codec *stateCodec[S], call *Call, state json.RawMessage, f Func[S], classify func(error) error) (json.RawMessage, error, error) {
+	s, err := codec.decode(state)
+	if err != nil {
+		return nil, nil, Class("state_refused", err)
+	}
+	run := &Run[S]{State: s, Call: *call}
+	err = f(context.WithValue(ctx, callKey{}, &run.Call), run)
+	if err != nil && classify != nil {
+		err = classify(err)
+	}
+	if err != nil && !savesState(err) {
+		return nil, nil, err
+	}
+	next, stateErr := codec.encode(run.State, state)
+	if stateErr != nil {
+		return nil, stateErr, err
+	}
+	return next, nil, err
+}
+
+// A txBody is a body that wants a transaction.
+type txBody struct {
+	kind string
+	in   func(tx store.Tx) body
+}
+
+func txBodyOf[S any](codec *stateCodec[S], f store.TxFunc[*Run[S]], classify func(error) error) *txBody {
+	if f.IsZero() {
+		return nil
+	}
+	return &txBody{kind: f.Kind(), in: func(tx store.Tx) body {
+		return bodyOf(codec, func(ctx context.Context, run *Run[S]) error { return f.Call(ctx, run, tx) }, classify)
+	}}
+}
+
+// classifier returns what maps errors to outcomes: the step's function, or else
+// the definition's; nil when there is none.
+func classifier(step, definition func(error) error) func(error) error {
+	f := step
+	if f == nil {
+		f = definition
+	}
+	if f == nil {
+		return nil
+	}
+	return func(err error) (out error) {
+		if listen(err).kind != "" {
+			return err
 		}
-		run := &Run[S]{State: s, Call: *call}
-		if err := f(context.WithValue(ctx, callKey{}, &run.Call), run); err != nil && !savesState(err) {
-			return nil, nil, err
-		} else if next, stateErr := codec.encode(run.State, state); stateErr != nil {
-			return nil, stateErr, err
-		} else {
-			return next, nil, err
-		}
+		defer func() {
+			if recover() != nil || out == nil {
+				out = err
+			}
+		}()
+		return f(err)
 	}
 }

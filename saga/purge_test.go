@@ -289,6 +289,10 @@ func TestArchiveHasEveryField(t *testing.T) {
 		x.Checkpoint, x.Turn, x.ReasonBy, x.RerunOf, x.RerunAs = []byte("7"), store.TurnCancel, "bo", &other, &other
 		x.TraceParent, x.Epoch = "00-1", 3
 		x.State = []byte(`{"n":2}`)
+		x.Tags, x.Deadline, x.Parent = map[string]string{"a": "b"}, &bulkNow, &store.Parent{Execution: other, Step: "s", Key: "k"}
+		x.Follows, x.ReplacedBy, x.Continues, x.ContinuedAs = &other, &other, &other, &other
+		x.Gate = &store.Gate{Kind: store.GateTime, Since: bulkNow, Open: true}
+		x.Inbox = []store.Message{{Name: "paid", At: bulkNow, Payload: []byte("1")}}
 	})
 	create(t, s, x)
 	_, err := s.WithLock(t.Context(), x.ID, func(x *store.Execution) (store.Change, error) {

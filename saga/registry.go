@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/leveret-go/leveret/store"
 )
 
 const defaultPartition = "default"
@@ -50,6 +53,9 @@ func Register[S any](e *Engine, d Definition[S]) (*Saga[S], error) {
 		return nil, err
 	}
 	p, codec := erase(d)
+	if err := e.checkKinds(p); err != nil {
+		return nil, err
+	}
 	if err := e.register(p); err != nil {
 		return nil, err
 	}
@@ -133,8 +139,8 @@ func checkDefinition[S any](d Definition[S]) error {
 			}
 			seen[n] = true
 		}
-		if s.Execute == nil && !removed {
-			bad("%s has no Execute", what)
+		for _, f := range workFaults(s, removed) {
+			bad("%s %s", what, f)
 		}
 		if s.Timeout < 0 {
 			bad("%s: Timeout is negative", what)
@@ -142,7 +148,7 @@ func checkDefinition[S any](d Definition[S]) error {
 		switch s.InDoubt {
 		case InDoubtDefault, InDoubtHalt, InDoubtIgnore:
 		case InDoubtCompensate:
-			if s.Compensate == nil {
+			if s.Compensate == nil && s.CompensateTx.IsZero() && s.Children == nil {
 				bad("%s: InDoubt is compensate, but there is no Compensate", what)
 			}
 		default:
@@ -158,8 +164,82 @@ func checkDefinition[S any](d Definition[S]) error {
 	for i, s := range d.Steps {
 		check(fmt.Sprintf("step %d (%q)", i+1, s.Name), s, false)
 	}
+	for _, f := range pivotFaults(d.Steps) {
+		bad("%s", f)
+	}
 	for i, s := range d.Removed {
 		check(fmt.Sprintf("removed step %d (%q)", i+1, s.Name), s, true)
+	}
+	return errors.Join(errs...)
+}
+
+// workFaults lists what is wrong with the functions of a step.
+func workFaults[S any](s Step[S], removed bool) (faults []string) {
+	bad := func(text string) { faults = append(faults, text) }
+	tx, undoTx := !s.ExecuteTx.IsZero(), !s.CompensateTx.IsZero()
+	switch {
+	case s.Execute == nil && !tx && s.Children == nil && !removed:
+		bad("has no Execute")
+	case s.Execute != nil && tx:
+		bad("has both Execute and ExecuteTx")
+	case s.Children != nil && tx:
+		bad("has both Children and ExecuteTx")
+	}
+	if s.Compensate != nil && undoTx {
+		bad("has both Compensate and CompensateTx")
+	}
+	if c := s.Children; c != nil {
+		if s.Compensate != nil || undoTx {
+			bad("has Children, whose compensation is its own, and another compensation")
+		}
+		if c.Start == nil {
+			bad("has Children without Start")
+		}
+		if s.Pivot || s.Await != nil {
+			bad("has Children, and so is no pivot and awaits nothing else")
+		}
+		if !c.Join.valid() {
+			bad(fmt.Sprintf("has Children with Join %q, which is neither all nor settled", c.Join))
+		}
+	}
+	return faults
+}
+
+// pivotFaults lists what is wrong with the pivot of a line of steps.
+func pivotFaults[S any](steps []Step[S]) (faults []string) {
+	pivot := ""
+	for _, s := range steps {
+		undo := s.Compensate != nil || !s.CompensateTx.IsZero() || s.Children != nil
+		switch {
+		case s.Pivot && pivot != "":
+			faults = append(faults, fmt.Sprintf("has two pivots, %q and %q", pivot, s.Name))
+		case s.Pivot:
+			pivot = s.Name
+		case pivot != "" && undo && !s.AfterPivot:
+			faults = append(faults, fmt.Sprintf("step %q can be compensated, but stands behind the pivot %q: remove the compensation, or set AfterPivot", s.Name, pivot))
+		case pivot == "" && s.AfterPivot:
+			faults = append(faults, fmt.Sprintf("step %q is AfterPivot, but there is no pivot before it", s.Name))
+		}
+	}
+	return faults
+}
+
+// checkKinds reports which steps want a transaction that the store does not
+// have.
+func (e *Engine) checkKinds(p *plan) error {
+	var kinds []string
+	if t, ok := store.As[store.Transactor](e.store); ok {
+		kinds = t.TxKinds()
+	}
+	var errs []error
+	for _, list := range [][]*planStep{p.steps, p.removed} {
+		for _, s := range list {
+			for _, t := range []*txBody{s.executeTx, s.compensateTx} {
+				if t != nil && !slices.Contains(kinds, t.kind) {
+					errs = append(errs, fmt.Errorf("%w: saga %q: step %q wants a transaction of kind %q, which the engine's store does not have", ErrInvalid, p.saga, s.name, t.kind))
+				}
+			}
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -20,7 +20,7 @@ type RerunOptions struct {
 }
 
 // Rerun starts a new execution with what a finished one was started with: saga,
-// resource, key and initial state. It is run by the plan of the version that is
+// resource, key, tags, initial state, and a deadline of the same length. It is run by the plan of the version that is
 // registered here, or, in a process that does not know the saga, of the first
 // worker's that has it. The two are linked both ways (RerunOf, RerunAs), in the
 // transaction that starts the new one, with an audit entry on the old one.
@@ -79,9 +79,13 @@ func (e *Engine) repetition(x *store.Execution, id uuid.UUID, partition string) 
 	setDefault(&partition, x.Partition)
 	now := e.clock.now()
 	y := &store.Execution{
-		ID: id, Saga: x.Saga, Version: x.Version, Partition: partition, Resource: x.Resource, Key: x.Key,
+		ID: id, Saga: x.Saga, Version: x.Version, Partition: partition, Resource: x.Resource, Key: x.Key, Tags: x.Tags,
 		Status: store.StatusRunning, Direction: store.DirectionExecute,
 		CreatedAt: now, UpdatedAt: now, ProgressAt: now,
+	}
+	if x.Deadline != nil {
+		at := now.Add(x.Deadline.Sub(x.CreatedAt))
+		y.Deadline = &at
 	}
 	p := e.planFor(x)
 	if p == nil {

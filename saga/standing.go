@@ -21,7 +21,7 @@ func (e *Engine) standing(m *machine, d depth, attended time.Time) DiagnosisCode
 		return DiagnosisRunning
 	case x.WakeAt != nil && x.WakeAt.After(m.now.Add(earlyTolerance)):
 		return m.waitsFor()
-	case x.Status == store.StatusWaiting && x.DueAt == nil:
+	case x.Status == store.StatusWaiting && (x.DueAt == nil || x.Gate != nil && !x.Gate.Open && x.Gate.Until == nil):
 		return DiagnosisWaiting
 	case m.paused():
 		return DiagnosisPaused

@@ -53,6 +53,10 @@ func (k resultKind) verdict() VerdictKind {
 		return VerdictSnoozed
 	case interrupted:
 		return VerdictInterrupted
+	case spawned:
+		return VerdictSucceeded
+	case joining:
+		return VerdictSnoozed
 	}
 	return VerdictFailed
 }

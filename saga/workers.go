@@ -94,7 +94,7 @@ type WorkerAttempt struct {
 	Step      string    `json:"step"`
 	Direction Direction `json:"direction"`
 	Attempt   int       `json:"attempt"`
-	Since     time.Time `json:"since"`
+	Since     time.Time `json:"since,omitzero"` // zero: of an older build
 }
 
 const (

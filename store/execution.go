@@ -122,7 +122,13 @@ type LedgerEntry struct {
 	Name        string     `json:"name"`
 	Compensable bool       `json:"compensable,omitempty"`
 	InDoubt     InDoubt    `json:"in_doubt"`
-	Status      StepStatus `json:"status"`
+	// Pivot says that from this step's success on the execution goes forward
+	// only.
+	Pivot bool `json:"pivot,omitempty"`
+	// Atomic says that the step's effect and the write that settles it are one
+	// transaction: an attempt that was lost has had none.
+	Atomic bool       `json:"atomic,omitempty"`
+	Status StepStatus `json:"status"`
 	// Opens counts the attempts opened in the current direction and epoch:
 	// the number of the last one.
 	Opens int `json:"opens,omitempty"`

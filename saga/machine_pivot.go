@@ -1,0 +1,41 @@
+package saga
+
+import "github.com/leveret-go/leveret/store"
+
+const (
+	reasonPastPivot    = "past_pivot"     // halted: it cannot go on, and must not turn back
+	reasonPivotInDoubt = "pivot_in_doubt" // halted: a person must say whether the pivot had its effect
+)
+
+// pivot returns the ledger's entry of the pivot, or nil.
+func (m *machine) pivot() *store.LedgerEntry {
+	for i := range m.x.Ledger {
+		if m.x.Ledger[i].Pivot {
+			return &m.x.Ledger[i]
+		}
+	}
+	return nil
+}
+
+// past reports whether the execution is past its pivot, or nobody knows whether
+// it is: it does not turn back by itself.
+func (m *machine) past() bool {
+	p := m.pivot()
+	return p != nil && m.x.Direction == store.DirectionExecute && (p.Status == store.StepDone || p.Status == store.StepInDoubt)
+}
+
+// atPivot reports whether an attempt of the pivot is running.
+func (m *machine) atPivot() bool {
+	e := m.entry()
+	return e != nil && e.Pivot && m.live() && m.x.Direction == store.DirectionExecute
+}
+
+// haltPastPivot parks an execution that cannot go on and must not turn back.
+func (m *machine) haltPastPivot(f *store.Failure) {
+	m.x.Failure = f
+	reason := reasonPastPivot
+	if p := m.pivot(); p.Status == store.StepInDoubt {
+		reason = reasonPivotInDoubt
+	}
+	m.halt(reason)
+}
