@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 
 	"github.com/google/uuid"
@@ -48,11 +49,11 @@ func insertValues(x *store.Execution) ([]any, error) {
 }
 
 // inTheWay returns why x could not be inserted, and nil when that is gone.
-func (s *Store) inTheWay(ctx context.Context, c *pgx.Conn, x *store.Execution) error {
+func (s *Store) inTheWay(ctx context.Context, c conn, x *store.Execution) error {
 	var id uuid.UUID
 	err := c.QueryRow(ctx, s.sql.conflict, x.ID.String(), x.Saga, x.Key).Scan(&id)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
+	case errors.Is(err, sql.ErrNoRows):
 		return nil
 	case err != nil:
 		return err
@@ -65,10 +66,10 @@ func (s *Store) inTheWay(ctx context.Context, c *pgx.Conn, x *store.Execution) e
 }
 
 // inTheWayOfKey returns who else holds x's key, and nil when nobody does.
-func (s *Store) inTheWayOfKey(ctx context.Context, c *pgx.Conn, x *store.Execution) error {
+func (s *Store) inTheWayOfKey(ctx context.Context, c conn, x *store.Execution) error {
 	var id uuid.UUID
 	err := c.QueryRow(ctx, s.sql.holder, x.Saga, x.Key, x.ID.String()).Scan(&id)
-	if errors.Is(err, pgx.ErrNoRows) {
+	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
 	if err != nil {
@@ -92,7 +93,7 @@ func (s *Store) Get(ctx context.Context, id uuid.UUID) (*store.Execution, error)
 func scanOne(row pgx.Row) (*store.Execution, error) {
 	var r rows.Execution
 	err := row.Scan(r.Dest()...)
-	if errors.Is(err, pgx.ErrNoRows) {
+	if errors.Is(err, sql.ErrNoRows) { // which pgx.ErrNoRows is too
 		return nil, store.ErrNotFound
 	}
 	if err != nil {
@@ -103,10 +104,10 @@ func scanOne(row pgx.Row) (*store.Execution, error) {
 
 // execLimited executes one statement that may wait for a lock, in one round
 // trip with its time-outs: what is sent in one batch is one transaction.
-func (s *Store) execLimited(ctx context.Context, c *pgx.Conn, sql string, values []any) (affected int64, err error) {
+func (s *Store) execLimited(ctx context.Context, c *pgx.Conn, text string, values []any) (affected int64, err error) {
 	b := &pgx.Batch{}
 	b.Queue(s.sql.limits)
-	b.Queue(sql, values...)
+	b.Queue(text, values...)
 	br := c.SendBatch(ctx, b)
 	defer func() { err = closed(br, err) }()
 	if _, err := br.Exec(); err != nil {

@@ -38,9 +38,23 @@ const (
 
 var errVanished = errors.New("whatever is in the way is gone whenever it is looked for")
 
+// sqlstate returns the code of a server's error, "" for another one. A caller's
+// transaction may be of a driver other than pgx; they differ in how they tell.
 func sqlstate(err error) string {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e.Code
+	}
+	if e, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err); ok {
+		return e.SQLState()
+	}
+	if e, ok := errors.AsType[interface {
+		error
+		Field(k byte) string
+	}](err); ok {
+		return e.Field('C')
 	}
 	return ""
 }
@@ -50,8 +64,11 @@ func sqlstate(err error) string {
 func keyViolation(err error) bool { return violates(err, constraintKey) }
 
 func violates(err error, constraint string) bool {
-	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && e.Code == codeUniqueViolation && e.ConstraintName == constraint
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return e.Code == codeUniqueViolation && e.ConstraintName == constraint
+	}
+	// In whatever language, the message has the name.
+	return sqlstate(err) == codeUniqueViolation && strings.Contains(err.Error(), `"`+constraint+`"`)
 }
 
 // requestUsed returns ErrRequestUsed for the error of a write whose audit entry

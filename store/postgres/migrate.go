@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -237,9 +238,9 @@ func (s *Store) ready(ctx context.Context) error {
 }
 
 // version returns the newest migration applied, 0 for none.
-func (s *Store) version(ctx context.Context, c *pgx.Conn) (have, floor int, err error) {
+func (s *Store) version(ctx context.Context, c conn) (have, floor int, err error) {
 	err = c.QueryRow(ctx, `SELECT version, floor FROM `+s.tables.Name(rows.Migrations)+` ORDER BY version DESC LIMIT 1`).Scan(&have, &floor)
-	if code := sqlstate(err); errors.Is(err, pgx.ErrNoRows) || code == codeUndefinedTable || code == codeUndefinedSchema {
+	if code := sqlstate(err); errors.Is(err, sql.ErrNoRows) || code == codeUndefinedTable || code == codeUndefinedSchema {
 		return 0, 0, nil
 	}
 	return have, floor, err

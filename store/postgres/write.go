@@ -36,6 +36,43 @@ func newWrite(x *store.Execution, c *store.Change) *write {
 	return w
 }
 
+// newAdvance validates x and c and returns what writes them over x's revision.
+func newAdvance(x *store.Execution, c *store.Change) (*write, error) {
+	checked := x
+	if c.SameState {
+		checked = stateless(x)
+	}
+	if err := checked.Validate(); err != nil {
+		return nil, err
+	}
+	if err := c.Validate(x.ID); err != nil {
+		return nil, err
+	}
+	w := newWrite(x, c)
+	w.state = !c.SameState
+	return w, nil
+}
+
+// newUpdate validates x and c and returns what writes them over old, whose lock
+// is held. It gives x the state of old if c says that it is the same.
+func newUpdate(old, x *store.Execution, c *store.Change) (*write, error) {
+	if c.SameState {
+		x.State, x.Initial = old.State, old.Initial
+	}
+	w := newWrite(x, c)
+	w.state = !sameState(x, old)
+	w.key = x.Key != "" && x.Status.HoldsKey() &&
+		!(old.Status.HoldsKey() && old.Key == x.Key && old.Saga == x.Saga)
+	checked := x
+	if !w.state {
+		checked = stateless(x)
+	}
+	if err := store.ValidateUpdate(old, checked, c); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
 // mergeAttempts makes one of attempts with the same key, because one statement
 // cannot write a row twice: the first stays, with what came late after it.
 func mergeAttempts(attempts []store.Attempt) []store.Attempt {
@@ -90,12 +127,13 @@ func (s *Store) statement(w *write) (string, []any, error) {
 }
 
 // execute writes w inside the transaction on c, which the caller ends: commits
-// on nil. ErrConflict when the execution is not at its revision.
-func (s *Store) execute(ctx context.Context, c *pgx.Conn, w *write) error {
+// on nil, else rolls back, or takes back. ErrConflict when the execution is not
+// at its revision. After nil there is a savepoint leveret.
+func (s *Store) execute(ctx context.Context, c conn, w *write) error {
 	for range maxVanished {
 		pending, err := s.executeOnce(ctx, c, w)
 		if keyViolation(err) {
-			if _, err := c.Exec(ctx, "ROLLBACK TO SAVEPOINT leveret"); err != nil {
+			if err := takeBack(ctx, c); err != nil {
 				return err
 			}
 			if err := s.inTheWayOfKey(ctx, c, w.x); err != nil {
@@ -116,9 +154,17 @@ func (s *Store) execute(ctx context.Context, c *pgx.Conn, w *write) error {
 	return errVanished
 }
 
+// takeBack undoes what was done since the savepoint leveret, and removes it.
+func takeBack(ctx context.Context, c conn) error {
+	b := &pgx.Batch{}
+	b.Queue("ROLLBACK TO SAVEPOINT leveret")
+	b.Queue("RELEASE SAVEPOINT leveret")
+	return c.SendBatch(ctx, b).Close()
+}
+
 // executeOnce does so in one round trip and returns the executions that it
 // could not create.
-func (s *Store) executeOnce(ctx context.Context, c *pgx.Conn, w *write) (pending []*store.Execution, err error) {
+func (s *Store) executeOnce(ctx context.Context, c conn, w *write) (pending []*store.Execution, err error) {
 	text, values, err := s.statement(w)
 	if err != nil {
 		return nil, err
@@ -175,7 +221,7 @@ func (s *Store) executeOnce(ctx context.Context, c *pgx.Conn, w *write) (pending
 }
 
 // createPending creates what met a conflict, or says which.
-func (s *Store) createPending(ctx context.Context, c *pgx.Conn, x *store.Execution) error {
+func (s *Store) createPending(ctx context.Context, c conn, x *store.Execution) error {
 	values, err := insertValues(x)
 	if err != nil {
 		return err
@@ -235,19 +281,10 @@ func sameState(x, y *store.Execution) bool {
 // Advance writes x and c if the revision is unchanged; see [store.Advancer].
 // It is one round trip, and two more when c creates, wakes or erases.
 func (s *Store) Advance(ctx context.Context, x *store.Execution, c store.Change) error {
-	checked := x
-	if c.SameState {
-		checked = stateless(x)
-	}
-	if err := checked.Validate(); err != nil {
+	w, err := newAdvance(x, &c)
+	if err != nil {
 		return err
 	}
-	if err := c.Validate(x.ID); err != nil {
-		return err
-	}
-	w := newWrite(x, &c)
-	w.state = !c.SameState
-	var err error
 	if w.plain() {
 		err = s.advance(ctx, w)
 	} else {
@@ -351,18 +388,8 @@ func (s *Store) WithLock(ctx context.Context, id uuid.UUID, fn func(x *store.Exe
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("postgres: lock: %w", err)
 	}
-	if change.SameState {
-		x.State, x.Initial = old.State, old.Initial
-	}
-	w := newWrite(x, &change)
-	w.state = !sameState(x, old)
-	w.key = x.Key != "" && x.Status.HoldsKey() &&
-		!(old.Status.HoldsKey() && old.Key == x.Key && old.Saga == x.Saga)
-	checked := x
-	if !w.state {
-		checked = stateless(x)
-	}
-	if err := store.ValidateUpdate(old, checked, &change); err != nil {
+	w, err := newUpdate(old, x, &change)
+	if err != nil {
 		return nil, err
 	}
 	if err := s.writeLocked(ctx, c.Conn(), w); err != nil {
