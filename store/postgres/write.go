@@ -154,12 +154,11 @@ func (s *Store) execute(ctx context.Context, c conn, w *write) error {
 	return errVanished
 }
 
-// takeBack undoes what was done since the savepoint leveret, and removes it.
+// takeBack undoes what was done since the savepoint leveret, and removes it. It is
+// no batch, as that may begin with preparing, which a failed transaction refuses.
 func takeBack(ctx context.Context, c conn) error {
-	b := &pgx.Batch{}
-	b.Queue("ROLLBACK TO SAVEPOINT leveret")
-	b.Queue("RELEASE SAVEPOINT leveret")
-	return c.SendBatch(ctx, b).Close()
+	_, err := c.Exec(ctx, "ROLLBACK TO SAVEPOINT leveret; RELEASE SAVEPOINT leveret")
+	return err
 }
 
 // executeOnce does so in one round trip and returns the executions that it
