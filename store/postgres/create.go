@@ -17,13 +17,13 @@ func (s *Store) Create(ctx context.Context, x *store.Execution) error {
 	if err := x.Validate(); err != nil {
 		return err
 	}
-	values, err := insertValues(x)
+	text, values, err := s.insertion(x)
 	if err != nil {
 		return opaque("create", err)
 	}
 	err = s.run(ctx, "create", s.pool, writing, func(ctx context.Context, c *pgx.Conn) error {
 		for range maxVanished {
-			n, err := s.execLimited(ctx, c, s.sql.insert, values)
+			n, err := s.execLimited(ctx, c, text, values)
 			if n == 1 || err != nil {
 				return err
 			}
@@ -39,13 +39,19 @@ func (s *Store) Create(ctx context.Context, x *store.Execution) error {
 	return err
 }
 
-func insertValues(x *store.Execution) ([]any, error) {
+// insertion returns the statement that inserts x, and its values. It affects
+// one row, or none when something is in the way.
+func (s *Store) insertion(x *store.Execution) (string, []any, error) {
 	r, err := rows.FromExecution(x)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	r.Revision = 1
-	return r.Values(rows.PlainValue), nil
+	text := s.sql.insert
+	if r.Tags != nil {
+		text = s.sql.insertTagged
+	}
+	return text, r.Values(rows.PlainValue), nil
 }
 
 // inTheWay returns why x could not be inserted, and nil when that is gone.
@@ -59,7 +65,7 @@ func (s *Store) inTheWay(ctx context.Context, c conn, x *store.Execution) error 
 		return err
 	case id == x.ID:
 		return store.ErrExists
-	case !x.Status.HoldsKey():
+	case !x.HoldsKey():
 		return nil // the id was in the way, and is gone
 	}
 	return &store.KeyTakenError{Saga: x.Saga, Key: x.Key, Execution: id}

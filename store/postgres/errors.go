@@ -27,7 +27,7 @@ const (
 
 // The indexes that keep start keys and requests unique.
 const (
-	constraintKey     = "executions_key"
+	constraintKey     = "executions_holder"
 	constraintRequest = "audit_request"
 )
 

@@ -23,6 +23,9 @@ var migration001 string
 //go:embed migrations/002_operators.sql
 var migration002 string
 
+//go:embed migrations/003_waiting.sql
+var migration003 string
+
 // A migration takes a schema from the version before to its own. Within a
 // major version of the library it only adds.
 type migration struct {
@@ -38,6 +41,8 @@ var migrations = []migration{
 	// A library of schema 1 would leave checkpoint and initial as they are when
 	// it moves the cursor and changes the state.
 	{name: "operators", floor: 2, sql: migration002},
+	// One of schema 2 would open attempts whatever an execution waits for.
+	{name: "waiting", floor: 3, sql: migration003},
 }
 
 // Migrate brings the schema to the version of this library: it makes what is

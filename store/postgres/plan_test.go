@@ -87,8 +87,8 @@ func TestPlansUseTheIndexes(t *testing.T) {
 		texts, numbers = append(texts, "w"), append(numbers, "1")
 	}
 	list := []planned{
-		{"holder of a key", s.HolderSQL(), "executions_key", []any{"order", "40", id}},
-		{"what is in the way", s.ConflictSQL(), "executions_key", []any{id, "order", "40"}},
+		{"holder of a key", s.HolderSQL(), "executions_holder", []any{"order", "40", id}},
+		{"what is in the way", s.ConflictSQL(), "executions_holder", []any{id, "order", "40"}},
 		{"Renew", s.RenewSQL(), "executions_pkey", []any{ids, texts, texts, numbers, numbers, texts, afterHalf, afterHalf, afterHalf, []string{}}},
 		{"Delete of executions", s.DeleteSQL(), "executions_pkey", []any{ids, numbers}},
 		{"Delete of attempts", s.DeleteSQL(), "attempts_pkey", []any{ids, numbers}},

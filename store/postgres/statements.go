@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,13 +26,19 @@ type statements struct {
 	conflict string // after an insert did nothing: who was in the way
 	holder   string
 	get      string
+	live     string
+	children string
 	lock     string
 	attempt  string
 	audit    string
 	wake     string
+	release  string // wakes, and gives a key
+	opponent string // holds the key that release gives
 	claim    string // with %s for more conditions, and %d for the limit
 	renew    string
 	delete   string
+
+	insertTagged string // an execution that has tags
 
 	eraseAttempts, eraseAudit string
 
@@ -42,7 +49,7 @@ type statements struct {
 
 // A shape is what the text of a write depends on.
 type shape struct {
-	state           bool
+	state, erase    bool
 	attempts, audit int
 }
 
@@ -66,11 +73,20 @@ func (s *statements) build(t rows.Tables, cfg Config) {
 
 	s.insert = fmt.Sprintf(`INSERT INTO %s (%s) VALUES (%s) ON CONFLICT DO NOTHING`,
 		executions, rows.List(rows.Columns), rows.Marks(rows.Dollar, 1, len(rows.Columns)))
+	s.insertTagged = fmt.Sprintf(`WITH x AS (
+	%s RETURNING id
+), t AS (
+	INSERT INTO %s (name, value, execution) SELECT j.key, j.value, x.id FROM x, json_each_text($%d::json) AS j
+)
+SELECT id FROM x`, s.insert, t.Name(rows.Tags), slices.Index(rows.Columns, "tags")+1)
 	s.conflict = fmt.Sprintf(`SELECT id FROM %s WHERE id = $1
 UNION ALL SELECT id FROM %s WHERE saga = $2 AND key = $3 AND key <> '' AND %s LIMIT 1`, executions, executions, rows.HoldsKey)
 	s.holder = fmt.Sprintf(`SELECT id FROM %s WHERE saga = $1 AND key = $2 AND key <> '' AND %s AND id <> $3`, executions, rows.HoldsKey)
 	s.get = fmt.Sprintf(`SELECT %s FROM %s AS x WHERE id = $1`, read, executions)
 	s.lock = s.get + ` FOR NO KEY UPDATE`
+	s.live = fmt.Sprintf(`SELECT %s FROM %s AS x WHERE saga = $1 AND key = $2 AND key <> '' AND %s`, read, executions, rows.HoldsKey)
+	s.children = fmt.Sprintf(`SELECT %s FROM %s AS x WHERE parent = $1 AND id > $2 AND ($3::text = '' OR parent_step = $3::text)
+ORDER BY id LIMIT $4::bigint`, read, executions)
 
 	s.attempt = fmt.Sprintf(`INSERT INTO %s AS k (%s) VALUES (%s)%s`,
 		attempts, rows.List(rows.AttemptColumns), rows.Marks(rows.Dollar, 1, len(rows.AttemptColumns)), onKnownAttempt)
@@ -80,6 +96,13 @@ UNION ALL SELECT id FROM %s WHERE saga = $2 AND key = $3 AND key <> '' AND %s LI
 	due_at = CASE WHEN attempt_number IS NULL THEN least(due_at, $2::timestamptz) ELSE due_at END,
 	offered_at = CASE WHEN attempt_number IS NOT NULL THEN offered_at END
 WHERE id = $1 AND status IN ('running', 'waiting', 'compensating')`, executions)
+	s.release = fmt.Sprintf(`UPDATE %s SET revision = revision + 1, follows = NULL,
+	due_at = CASE WHEN attempt_number IS NULL AND status <> 'halted' THEN least(due_at, $2::timestamptz) ELSE due_at END,
+	offered_at = CASE WHEN attempt_number IS NOT NULL OR status = 'halted' THEN offered_at END
+WHERE id = $1 AND %s`, executions, rows.Unfinished)
+	s.opponent = fmt.Sprintf(`SELECT id, saga, key FROM %s
+WHERE (saga, key) = (SELECT r.saga, r.key FROM %s AS r WHERE r.id = $1) AND key <> '' AND %s AND id <> $1`,
+		executions, executions, rows.HoldsKey)
 
 	// The rows are chosen and locked before, in a step of its own, because a
 	// subquery with SKIP LOCKED and LIMIT may otherwise be run more than once.
@@ -132,9 +155,11 @@ FROM q LEFT JOIN h ON h.ord = q.ord LEFT JOIN l ON l.id = q.id`, executions)
 	DELETE FROM %s WHERE execution = ANY (ARRAY(SELECT id FROM g))
 ), d AS (
 	DELETE FROM %s WHERE execution = ANY (ARRAY(SELECT id FROM g))
+), t AS (
+	%s
 )
 DELETE FROM %s WHERE id = ANY (ARRAY(SELECT id FROM g)) RETURNING id, revision`,
-		executions, rows.Unfinished, attempts, audit, executions)
+		executions, rows.Unfinished, attempts, audit, deleteTags(t, "g"), executions)
 
 	s.eraseAttempts = fmt.Sprintf(`UPDATE %s SET failure_message = CASE WHEN failure_message IS NOT NULL THEN '' END, stack = '', reason = ''
 WHERE execution = $1`, attempts)
@@ -145,6 +170,17 @@ WHERE execution = $1`, attempts)
 	s.addCell = fmt.Sprintf(`INSERT INTO %s (name, value, revision) VALUES ($1, $2, 1) ON CONFLICT DO NOTHING`, cells)
 	s.setCell = fmt.Sprintf(`UPDATE %s SET value = $2, revision = revision + 1 WHERE name = $1 AND revision = $3`, cells)
 	s.deleteCell = fmt.Sprintf(`DELETE FROM %s WHERE name = $1 AND revision = $2`, cells)
+}
+
+// deleteTags returns the statement that deletes the tags of the executions whose
+// ids are in a CTE of this name. Each is looked for by itself, with the index,
+// however many a planner takes them to be.
+func deleteTags(t rows.Tables, ids string) string {
+	tags := t.Name(rows.Tags)
+	return fmt.Sprintf(`DELETE FROM %s WHERE ctid = ANY (ARRAY(
+		SELECT (SELECT k.ctid FROM %s AS k WHERE k.name = j.key AND k.value = j.value AND k.execution = o.id)
+		FROM %s AS o, json_each_text(o.tags) AS j WHERE o.id = ANY (ARRAY(SELECT id FROM %s))
+	))`, tags, tags, t.Name(rows.Executions), ids)
 }
 
 // onKnownAttempt takes over what came late, once.
@@ -177,6 +213,9 @@ func (s *statements) write(sh shape) string {
 		b.WriteString(", " + rows.Sets(rows.Dollar, n, rows.StateColumns))
 		n += len(rows.StateColumns)
 	}
+	if sh.erase {
+		b.WriteString(", tags = NULL")
+	}
 	fmt.Fprintf(&b, "\n\tWHERE id = $%d AND revision = $%d RETURNING id\n)", n, n+1)
 	n += 2
 	insert := func(name, table, suffix string, columns, types []string, count int) {
@@ -200,6 +239,9 @@ func (s *statements) write(sh shape) string {
 	}
 	insert("a", rows.Attempts, onKnownAttempt, rows.AttemptColumns, attemptTypes, sh.attempts)
 	insert("d", rows.Audit, "", rows.AuditColumns, auditTypes, sh.audit)
+	if sh.erase {
+		fmt.Fprintf(&b, ", t AS (\n\t%s\n)", deleteTags(s.tables, "x"))
+	}
 	b.WriteString("\nSELECT count(*) FROM x")
 	text, _ := s.writes.LoadOrStore(sh, b.String())
 	return text.(string)

@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,8 +62,7 @@ func newUpdate(old, x *store.Execution, c *store.Change) (*write, error) {
 	}
 	w := newWrite(x, c)
 	w.state = !sameState(x, old)
-	w.key = x.Key != "" && x.Status.HoldsKey() &&
-		!(old.Status.HoldsKey() && old.Key == x.Key && old.Saga == x.Saga)
+	w.key = x.HoldsKey() && !(old.HoldsKey() && old.Key == x.Key && old.Saga == x.Saga)
 	checked := x
 	if !w.state {
 		checked = stateless(x)
@@ -108,7 +108,7 @@ func (s *Store) statement(w *write) (string, []any, error) {
 		return "", nil, err
 	}
 	r.Revision++
-	sh := shape{state: w.state}
+	sh := shape{state: w.state, erase: w.erase}
 	values := r.UpdateValues(rows.PlainValue)
 	if w.state {
 		values = append(values, r.StateValues()...)
@@ -143,6 +143,11 @@ func (s *Store) execute(ctx context.Context, c conn, w *write) error {
 		}
 		if err != nil {
 			return err
+		}
+		for _, k := range w.releasing() {
+			if err := s.wake(ctx, c, k); err != nil {
+				return err
+			}
 		}
 		for _, x := range pending {
 			if err := s.createPending(ctx, c, x); err != nil {
@@ -183,16 +188,20 @@ func (s *Store) executeOnce(ctx context.Context, c conn, w *write) (pending []*s
 			b.Queue(s.sql.audit, rows.FromAudit(&w.audit[i]).Values(rows.PlainValue)...)
 		}
 	}
-	for _, k := range w.wake {
+	wake, create := w.wake, w.create
+	if w.releasing() != nil {
+		wake, create, pending = nil, nil, w.create
+	}
+	for _, k := range wake {
 		b.Queue(s.sql.wake, k.ID.String(), store.Micros(k.At))
 	}
 	before := b.Len()
-	for _, x := range w.create {
-		values, err := insertValues(x)
+	for _, x := range create {
+		text, values, err := s.insertion(x)
 		if err != nil {
 			return nil, err
 		}
-		b.Queue(s.sql.insert, values...)
+		b.Queue(text, values...)
 	}
 
 	br := c.SendBatch(ctx, b)
@@ -219,9 +228,48 @@ func (s *Store) executeOnce(ctx context.Context, c conn, w *write) (pending []*s
 	return pending, nil
 }
 
+// releasing returns what to wake if any of that may take a key. It is done one by
+// one then, with what is to be created after it: an execution that cannot have
+// its key is found out of that statement alone.
+func (w *write) releasing() []store.Wake {
+	if slices.ContainsFunc(w.wake, func(k store.Wake) bool { return k.Release }) {
+		return w.wake
+	}
+	return nil
+}
+
+// wake wakes one execution, and gives it its key or says who holds that.
+func (s *Store) wake(ctx context.Context, c conn, k store.Wake) error {
+	if !k.Release {
+		_, err := c.Exec(ctx, s.sql.wake, k.ID.String(), store.Micros(k.At))
+		return err
+	}
+	for range maxVanished {
+		b := &pgx.Batch{}
+		b.Queue("SAVEPOINT leveret_release")
+		b.Queue(s.sql.release, k.ID.String(), store.Micros(k.At))
+		err := c.SendBatch(ctx, b).Close()
+		if !keyViolation(err) {
+			return err
+		}
+		if _, err := c.Exec(ctx, "ROLLBACK TO SAVEPOINT leveret_release"); err != nil {
+			return err
+		}
+		var taken store.KeyTakenError
+		err = c.QueryRow(ctx, s.sql.opponent, k.ID.String()).Scan(&taken.Execution, &taken.Saga, &taken.Key)
+		if err == nil {
+			return &taken
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+	}
+	return errVanished
+}
+
 // createPending creates what met a conflict, or says which.
 func (s *Store) createPending(ctx context.Context, c conn, x *store.Execution) error {
-	values, err := insertValues(x)
+	text, values, err := s.insertion(x)
 	if err != nil {
 		return err
 	}
@@ -229,7 +277,7 @@ func (s *Store) createPending(ctx context.Context, c conn, x *store.Execution) e
 		if err := s.inTheWay(ctx, c, x); err != nil {
 			return err
 		}
-		tag, err := c.Exec(ctx, s.sql.insert, values...)
+		tag, err := c.Exec(ctx, text, values...)
 		if err != nil {
 			return err
 		}
@@ -397,6 +445,9 @@ func (s *Store) WithLock(ctx context.Context, id uuid.UUID, fn func(x *store.Exe
 	created(&change)
 	y := x.Clone()
 	y.Revision++
+	if change.Erase {
+		y.Tags = nil
+	}
 	return y, nil
 }
 

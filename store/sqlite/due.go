@@ -76,6 +76,10 @@ func (t *txn) list(stmt *sql.Stmt, args ...any) ([]*store.Execution, error) {
 	if err != nil {
 		return nil, err
 	}
+	return scanAll(found)
+}
+
+func scanAll(found *sql.Rows) ([]*store.Execution, error) {
 	defer found.Close()
 	var list []*store.Execution
 	for found.Next() {

@@ -71,7 +71,10 @@ func (s *Store) WithLock(ctx context.Context, id uuid.UUID, fn func(x *store.Exe
 		if same {
 			checked = stateless(x)
 		}
-		old := &store.Execution{ID: r.ID, CreatedAt: r.CreatedAt.Time, Revision: r.Revision}
+		old, err := r.Fixed()
+		if err != nil {
+			return t.fail(err)
+		}
 		if err := store.ValidateUpdate(old, checked, &c); err != nil {
 			return err
 		}
@@ -79,6 +82,9 @@ func (s *Store) WithLock(ctx context.Context, id uuid.UUID, fn func(x *store.Exe
 			return err
 		}
 		written, created = x.Clone(), c.Create
+		if c.Erase {
+			written.Tags = nil
+		}
 		return nil
 	})
 	if errors.Is(err, store.ErrUnchanged) && written != nil {

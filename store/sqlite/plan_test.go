@@ -87,7 +87,7 @@ func TestQueriesUseIndexes(t *testing.T) {
 			{"any due", `SELECT EXISTS (SELECT 1 FROM ` + x + ` WHERE ` + whereDueIn + `)`, []any{1, "p"}, "COVERING INDEX saga_executions_due", true},
 			{"due but paused", `SELECT * FROM ` + x + ` WHERE ` + whereDueExcept + ` ORDER BY due_at, id LIMIT ?5`, []any{1, "", "[]", "[]", 2}, "saga_executions_due", true},
 			{"any due but paused", `SELECT EXISTS (SELECT 1 FROM ` + x + ` WHERE ` + whereDueExcept + `)`, []any{1, "", "[]", "[]"}, "saga_executions_due", true},
-			{"key", `SELECT id FROM ` + x + ` WHERE ` + whereHolder, []any{"s", "k"}, "saga_executions_key", true},
+			{"key", `SELECT id FROM ` + x + ` WHERE ` + whereHolder, []any{"s", "k"}, "saga_executions_holder", true},
 			{"id", `SELECT * FROM ` + x + ` WHERE id = ?1`, []any{id.String()}, "sqlite_autoindex_saga_executions_1", true},
 			{"update", updateSQL(x, false, nil), make([]any, len(rows.UpdateColumns)+2), "sqlite_autoindex_saga_executions_1", true},
 			{"update of a step", updateSQL(x, true, indexed), make([]any, len(rows.UpdateColumns)+4), "sqlite_autoindex_saga_executions_1", true},

@@ -247,8 +247,8 @@ func TestTextIsStoredAsText(t *testing.T) {
 	}
 }
 
-// TestIndexedNamesTheColumnsOfAllIndexes: a column that lacks there would be
-// written right, and with it an index at every step.
+// TestIndexedNamesTheColumnsOfAllIndexes that an update sets: a column that lacks
+// there would be written right, and with it an index at every step.
 func TestIndexedNamesTheColumnsOfAllIndexes(t *testing.T) {
 	s := openT(t, filepath.Join(t.TempDir(), "sagas.db"))
 	found, err := s.writer.QueryContext(t.Context(), `SELECT DISTINCT c.name, COALESCE(l.sql, '')
@@ -262,11 +262,11 @@ FROM pragma_index_list('saga_executions') AS i, pragma_index_info(i.name) AS c, 
 		if err := found.Scan(&column, &text); err != nil {
 			t.Fatal(err)
 		}
-		if column != "id" && !slices.Contains(indexed, column) {
+		if slices.Contains(rows.UpdateColumns, column) && !slices.Contains(indexed, column) {
 			t.Errorf("%s is in an index", column)
 		}
 		if _, where, ok := strings.Cut(text, "WHERE"); ok {
-			for _, c := range rows.Columns {
+			for _, c := range rows.UpdateColumns {
 				if strings.Contains(" "+where, " "+c+" ") && !slices.Contains(indexed, c) {
 					t.Errorf("%s is in the predicate of an index", c)
 				}

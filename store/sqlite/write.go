@@ -17,7 +17,9 @@ import (
 
 // The hot path's statements, prepared once on each connection that runs them.
 type statements struct {
-	get *sql.Stmt // on a reader
+	get      *sql.Stmt // on a reader
+	live     *sql.Stmt // on a reader
+	children *sql.Stmt // on a reader
 
 	load        *sql.Stmt
 	exists      *sql.Stmt
@@ -28,6 +30,8 @@ type statements struct {
 	attempt     *sql.Stmt
 	audit       *sql.Stmt
 	wake        *sql.Stmt
+	release     *sql.Stmt // wakes, and gives a key
+	opponent    *sql.Stmt // holds the key that release gives
 	due         *sql.Stmt
 	dueIn       *sql.Stmt
 	dueExcept   *sql.Stmt
@@ -39,6 +43,7 @@ type statements struct {
 	anyDueExcept *sql.Stmt // on a reader
 
 	// For operators, but prepared as well: they run in a transaction.
+	eraseTags      *sql.Stmt
 	eraseAttempts  *sql.Stmt
 	eraseAudit     *sql.Stmt
 	deleteFinished *sql.Stmt
@@ -55,7 +60,7 @@ type update struct {
 
 // indexed are the columns in any index, its predicate included. SQLite writes
 // an index anew when a column of it is set, to the value it had too.
-var indexed = []string{"saga", "partition", "resource_type", "resource_id", "key", "status", "due_at", "finished_at"}
+var indexed = []string{"saga", "partition", "resource_type", "resource_id", "key", "status", "follows", "waits_at", "waits_since", "due_at", "finished_at"}
 
 // Where clauses that need an index; a test asks SQLite whether they get it.
 const (
@@ -64,7 +69,9 @@ const (
 	// The names that are left out are in two JSON arrays.
 	whereDueExcept = whereDue + ` AND (?2 = '' OR "partition" = ?2)
 	AND "partition" NOT IN (SELECT value FROM json_each(?3)) AND saga NOT IN (SELECT value FROM json_each(?4))`
-	whereHolder = `saga = ?1 AND "key" = ?2 AND "key" <> '' AND ` + rows.HoldsKey
+	whereHolder   = `saga = ?1 AND "key" = ?2 AND "key" <> '' AND ` + rows.HoldsKey
+	whereOpponent = `(saga, "key") = (SELECT r.saga, r."key" FROM %s AS r WHERE r.id = ?1) AND "key" <> '' AND ` + rows.HoldsKey + ` AND id <> ?1`
+	whereChild    = `parent = ?1 AND id > ?2 AND (?3 = '' OR parent_step = ?3)`
 )
 
 func (s *Store) prepare(ctx context.Context) error {
@@ -76,6 +83,8 @@ func (s *Store) prepare(ctx context.Context) error {
 		text string
 	}{
 		{&s.get, s.readers, `SELECT ` + all + ` FROM ` + x + ` WHERE id = ?1`},
+		{&s.live, s.readers, `SELECT ` + all + ` FROM ` + x + ` WHERE ` + whereHolder},
+		{&s.children, s.readers, `SELECT ` + all + ` FROM ` + x + ` WHERE ` + whereChild + ` ORDER BY id LIMIT ?4`},
 		{&s.anyDue, s.readers, `SELECT EXISTS (SELECT 1 FROM ` + x + ` WHERE ` + whereDue + `)`},
 		{&s.anyDueIn, s.readers, `SELECT EXISTS (SELECT 1 FROM ` + x + ` WHERE ` + whereDueIn + `)`},
 		{&s.anyDueExcept, s.readers, `SELECT EXISTS (SELECT 1 FROM ` + x + ` WHERE ` + whereDueExcept + `)`},
@@ -93,6 +102,7 @@ ON CONFLICT (execution, step, direction, epoch, "number") DO UPDATE SET late = e
 WHERE a.late_status = ''`},
 		{&s.audit, s.writer, `INSERT INTO ` + s.tables.Name(rows.Audit) + ` (` + rows.List(rows.AuditColumns) + `)
 VALUES (` + rows.Marks(rows.Question, 1, len(rows.AuditColumns)) + `)`},
+		{&s.eraseTags, s.writer, `UPDATE ` + x + ` SET tags = NULL WHERE id = ?1`},
 		{&s.eraseAttempts, s.writer, `UPDATE ` + s.tables.Name(rows.Attempts) + `
 SET failure_message = CASE WHEN failure_message IS NOT NULL THEN '' END, stack = '', reason = '' WHERE execution = ?1`},
 		{&s.eraseAudit, s.writer, `UPDATE ` + s.tables.Name(rows.Audit) + ` SET reason = '', detail = NULL WHERE execution = ?1`},
@@ -100,6 +110,11 @@ SET failure_message = CASE WHEN failure_message IS NOT NULL THEN '' END, stack =
 	due_at = CASE WHEN attempt_number IS NULL AND (due_at IS NULL OR due_at > ?2) THEN ?2 ELSE due_at END,
 	offered_at = CASE WHEN attempt_number IS NULL THEN NULL ELSE offered_at END
 WHERE id = ?1 AND status IN ('running', 'waiting', 'compensating')`},
+		{&s.release, s.writer, `UPDATE ` + x + ` SET revision = revision + 1, follows = NULL,
+	due_at = CASE WHEN attempt_number IS NULL AND status <> 'halted' AND (due_at IS NULL OR due_at > ?2) THEN ?2 ELSE due_at END,
+	offered_at = CASE WHEN attempt_number IS NULL AND status <> 'halted' THEN NULL ELSE offered_at END
+WHERE id = ?1 AND ` + rows.Unfinished},
+		{&s.opponent, s.writer, `SELECT id, saga, "key" FROM ` + x + ` WHERE ` + fmt.Sprintf(whereOpponent, x)},
 		{&s.due, s.writer, `SELECT ` + all + ` FROM ` + x + ` WHERE ` + whereDue + ` ORDER BY due_at, id LIMIT ?2`},
 		{&s.dueIn, s.writer, `SELECT ` + all + ` FROM ` + x + ` WHERE ` + whereDueIn + ` ORDER BY due_at, id LIMIT ?3`},
 		{&s.dueExcept, s.writer, `SELECT ` + all + ` FROM ` + x + ` WHERE ` + whereDueExcept + ` ORDER BY due_at, id LIMIT ?5`},
@@ -262,7 +277,7 @@ func (t *txn) update(x *store.Execution, c *store.Change, sameState bool) error 
 // change writes what comes with an execution.
 func (t *txn) change(id uuid.UUID, c *store.Change) error {
 	if c.Erase {
-		for _, stmt := range []*sql.Stmt{t.s.eraseAttempts, t.s.eraseAudit} {
+		for _, stmt := range []*sql.Stmt{t.s.eraseTags, t.s.eraseAttempts, t.s.eraseAudit} {
 			if _, err := t.exec(stmt, id.String()); err != nil {
 				return t.fail(err)
 			}
@@ -281,8 +296,8 @@ func (t *txn) change(id uuid.UUID, c *store.Change) error {
 		}
 	}
 	for _, w := range c.Wake {
-		if _, err := t.exec(t.s.statements.wake, w.ID.String(), rows.NewTime(w.At).UnixMicro()); err != nil {
-			return t.fail(err)
+		if err := t.wake(w); err != nil {
+			return err
 		}
 	}
 	for _, x := range c.Create {
@@ -291,6 +306,23 @@ func (t *txn) change(id uuid.UUID, c *store.Change) error {
 		}
 	}
 	return nil
+}
+
+// wake wakes an execution, and gives it its key or says who holds that.
+func (t *txn) wake(w store.Wake) error {
+	stmt := t.s.statements.wake
+	if w.Release {
+		stmt = t.s.release
+	}
+	_, err := t.exec(stmt, w.ID.String(), rows.NewTime(w.At).UnixMicro())
+	if !isUnique(err) {
+		return t.fail(err)
+	}
+	e := new(store.KeyTakenError)
+	if err := t.row(t.s.opponent, w.ID.String()).Scan(&e.Execution, &e.Saga, &e.Key); err != nil {
+		return t.fail(err)
+	}
+	return e
 }
 
 // How often, in commits, the size of the -wal file is looked at, and how large

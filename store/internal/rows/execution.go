@@ -20,20 +20,25 @@ var Columns = []string{
 	"due_at", "wake_at", "offered_at", "tries", "resumes",
 	"failure_class", "failure_message", "failure_step", "cause", "turn", "reason", "reason_by", "request",
 	"rerun_of", "rerun_as", "erased_at", "trace_parent",
-	"created_at", "updated_at", "progress_at", "finished_at", "revision", "checkpoint", "state", "initial",
+	"gate", "inbox", "waits_at", "waits_since", "follows", "replaced_by", "continued_as",
+	"created_at", "deadline", "parent", "parent_step", "parent_key", "continues", "tags",
+	"updated_at", "progress_at", "finished_at", "revision", "checkpoint", "state", "initial",
 }
+
+// FixedColumns are the columns that an update never sets, but for tags, which an
+// erasure empties.
+var FixedColumns = []string{"id", "created_at", "deadline", "parent", "parent_step", "parent_key", "continues", "tags"}
 
 // StateColumns are the columns that are written only when the state did
 // change, in the order of [Execution.StateValues].
 var StateColumns = []string{"state", "initial"}
 
 // UpdateColumns are the columns that an update sets, in the order of
-// [Execution.UpdateValues]: all but id and created_at, which never change, and
-// [StateColumns].
+// [Execution.UpdateValues]: all but [FixedColumns] and [StateColumns].
 var UpdateColumns = func() []string {
 	var columns []string
 	for _, c := range Columns {
-		if c != "id" && c != "created_at" && !slices.Contains(StateColumns, c) {
+		if !slices.Contains(FixedColumns, c) && !slices.Contains(StateColumns, c) {
 			columns = append(columns, c)
 		}
 	}
@@ -86,7 +91,22 @@ type Execution struct {
 	ErasedAt    *Time      `bun:"erased_at"`
 	TraceParent string     `bun:"trace_parent"`
 
-	CreatedAt  Time    `bun:"created_at"`
+	Gate        *string    `bun:"gate"`
+	Inbox       *string    `bun:"inbox"`       // NULL when it is empty
+	WaitsAt     *string    `bun:"waits_at"`    // the kind of the gate at which it waits: for an index; NULL, as the one below, when it does not
+	WaitsSince  *Time      `bun:"waits_since"` // its progress_at
+	Follows     *uuid.UUID `bun:"follows"`
+	ReplacedBy  *uuid.UUID `bun:"replaced_by"`
+	ContinuedAs *uuid.UUID `bun:"continued_as"`
+
+	CreatedAt  Time       `bun:"created_at"`
+	Deadline   *Time      `bun:"deadline"`
+	Parent     *uuid.UUID `bun:"parent"` // NULL, as the two below, when there is none
+	ParentStep *string    `bun:"parent_step"`
+	ParentKey  *string    `bun:"parent_key"`
+	Continues  *uuid.UUID `bun:"continues"`
+	Tags       *string    `bun:"tags"` // NULL when there are none
+
 	UpdatedAt  Time    `bun:"updated_at"`
 	ProgressAt Time    `bun:"progress_at"`
 	FinishedAt *Time   `bun:"finished_at"`
@@ -106,7 +126,8 @@ func FromExecution(x *store.Execution) (*Execution, error) {
 		DueAt: newTimePtr(x.DueAt), WakeAt: newTimePtr(x.WakeAt), OfferedAt: newTimePtr(x.OfferedAt),
 		Tries: x.Tries, Resumes: x.Resumes, Turn: x.Turn, Reason: x.Reason, ReasonBy: x.ReasonBy,
 		RerunOf: copyID(x.RerunOf), RerunAs: copyID(x.RerunAs), ErasedAt: newTimePtr(x.ErasedAt), TraceParent: x.TraceParent,
-		CreatedAt: NewTime(x.CreatedAt), UpdatedAt: NewTime(x.UpdatedAt), ProgressAt: NewTime(x.ProgressAt),
+		Follows: copyID(x.Follows), ReplacedBy: copyID(x.ReplacedBy), ContinuedAs: copyID(x.ContinuedAs), Continues: copyID(x.Continues),
+		CreatedAt: NewTime(x.CreatedAt), Deadline: newTimePtr(x.Deadline), UpdatedAt: NewTime(x.UpdatedAt), ProgressAt: NewTime(x.ProgressAt),
 		FinishedAt: newTimePtr(x.FinishedAt), Revision: x.Revision,
 		Checkpoint: text(x.Checkpoint), State: string(x.State), Initial: text(x.Initial),
 	}
@@ -138,6 +159,25 @@ func FromExecution(x *store.Execution) (*Execution, error) {
 			return nil, err
 		}
 	}
+	if r.Gate, err = encodeGate(x.Gate); err != nil {
+		return nil, err
+	}
+	if g := x.Gate; g != nil && !g.Open && x.Status == store.StatusWaiting {
+		kind, since := string(g.Kind), r.ProgressAt
+		r.WaitsAt, r.WaitsSince = &kind, &since
+	}
+	if r.Inbox, err = encodeInbox(x.Inbox); err != nil {
+		return nil, err
+	}
+	if p := x.Parent; p != nil {
+		id, step, key := p.Execution, p.Step, p.Key
+		r.Parent, r.ParentStep, r.ParentKey = &id, &step, &key
+	}
+	if len(x.Tags) > 0 {
+		if r.Tags, err = encode("tags", x.Tags); err != nil {
+			return nil, err
+		}
+	}
 	return r, nil
 }
 
@@ -151,7 +191,8 @@ func (r *Execution) Store() (*store.Execution, error) {
 		DueAt: timePtr(r.DueAt), WakeAt: timePtr(r.WakeAt), OfferedAt: timePtr(r.OfferedAt),
 		Tries: r.Tries, Resumes: r.Resumes, Turn: r.Turn, Reason: r.Reason, ReasonBy: r.ReasonBy,
 		RerunOf: copyID(r.RerunOf), RerunAs: copyID(r.RerunAs), ErasedAt: timePtr(r.ErasedAt), TraceParent: r.TraceParent,
-		CreatedAt: r.CreatedAt.Time, UpdatedAt: r.UpdatedAt.Time, ProgressAt: r.ProgressAt.Time,
+		Follows: copyID(r.Follows), ReplacedBy: copyID(r.ReplacedBy), ContinuedAs: copyID(r.ContinuedAs), Continues: copyID(r.Continues),
+		CreatedAt: r.CreatedAt.Time, Deadline: timePtr(r.Deadline), UpdatedAt: r.UpdatedAt.Time, ProgressAt: r.ProgressAt.Time,
 		FinishedAt: timePtr(r.FinishedAt), Revision: r.Revision,
 	}
 	var err error
@@ -183,7 +224,32 @@ func (r *Execution) Store() (*store.Execution, error) {
 	if x.Request != nil {
 		x.Request.At = store.Micros(x.Request.At)
 	}
+	if x.Gate, err = decodeGate(r.Gate); err != nil {
+		return nil, fmt.Errorf("rows: execution %s: decode gate: %w", r.ID, err)
+	}
+	if x.Inbox, err = decodeInbox(r.Inbox); err != nil {
+		return nil, fmt.Errorf("rows: execution %s: decode inbox: %w", r.ID, err)
+	}
+	if r.Parent != nil {
+		x.Parent = &store.Parent{Execution: *r.Parent, Step: deref(r.ParentStep), Key: deref(r.ParentKey)}
+	}
+	if r.Tags != nil {
+		if err := json.Unmarshal([]byte(*r.Tags), &x.Tags); err != nil {
+			return nil, fmt.Errorf("rows: execution %s: decode tags: %w", r.ID, err)
+		}
+	}
 	return x, nil
+}
+
+// Fixed returns what of the record an update must leave as it is, and nothing
+// else; see [store.ValidateUpdate].
+func (r *Execution) Fixed() (*store.Execution, error) {
+	fixed := Execution{
+		ID: r.ID, Revision: r.Revision, CreatedAt: r.CreatedAt, Deadline: r.Deadline,
+		Parent: r.Parent, ParentStep: r.ParentStep, ParentKey: r.ParentKey, Continues: r.Continues, Tags: r.Tags,
+		Ledger: "[]",
+	}
+	return fixed.Store()
 }
 
 // HasState reports whether the state of x and its initial one are byte for byte
@@ -207,7 +273,9 @@ func (r *Execution) Dest() []any {
 		&r.DueAt, &r.WakeAt, &r.OfferedAt, &r.Tries, &r.Resumes,
 		&r.FailureClass, &r.FailureMessage, &r.FailureStep, &r.Cause, &r.Turn, &r.Reason, &r.ReasonBy, &r.Request,
 		&r.RerunOf, &r.RerunAs, &r.ErasedAt, &r.TraceParent,
-		&r.CreatedAt, &r.UpdatedAt, &r.ProgressAt, &r.FinishedAt, &r.Revision, &r.Checkpoint, &r.State, &r.Initial,
+		&r.Gate, &r.Inbox, &r.WaitsAt, &r.WaitsSince, &r.Follows, &r.ReplacedBy, &r.ContinuedAs,
+		&r.CreatedAt, &r.Deadline, &r.Parent, &r.ParentStep, &r.ParentKey, &r.Continues, &r.Tags,
+		&r.UpdatedAt, &r.ProgressAt, &r.FinishedAt, &r.Revision, &r.Checkpoint, &r.State, &r.Initial,
 	}
 }
 
@@ -239,9 +307,11 @@ func (r *Execution) appendMutable(values []any, t TimeValue, created bool) []any
 		nullString(r.FailureClass), nullString(r.FailureMessage), nullString(r.FailureStep),
 		nullString(r.Cause), string(r.Turn), r.Reason, r.ReasonBy, nullString(r.Request),
 		nullID(r.RerunOf), nullID(r.RerunAs), t.ptr(r.ErasedAt), r.TraceParent,
+		nullString(r.Gate), nullString(r.Inbox), nullString(r.WaitsAt), t.ptr(r.WaitsSince), nullID(r.Follows), nullID(r.ReplacedBy), nullID(r.ContinuedAs),
 	)
 	if created {
-		values = append(values, t.of(r.CreatedAt))
+		values = append(values, t.of(r.CreatedAt), t.ptr(r.Deadline),
+			nullID(r.Parent), nullString(r.ParentStep), nullString(r.ParentKey), nullID(r.Continues), nullString(r.Tags))
 	}
 	return append(values, t.of(r.UpdatedAt), t.of(r.ProgressAt), t.ptr(r.FinishedAt), r.Revision, nullString(r.Checkpoint))
 }
@@ -277,18 +347,8 @@ func encodeLedger(ledger []store.LedgerEntry) (string, error) {
 	if len(ledger) == 0 {
 		return "[]", nil
 	}
-	entries := ledger
-	for i := range ledger {
-		if ledger[i].DoubtUntil == nil {
-			continue
-		}
-		if &entries[0] == &ledger[0] {
-			entries = append([]store.LedgerEntry(nil), ledger...)
-		}
-		t := store.Micros(*ledger[i].DoubtUntil)
-		entries[i].DoubtUntil = &t
-	}
-	b, err := json.Marshal(entries)
+	x := store.Execution{Ledger: ledger}
+	b, err := json.Marshal(x.Clone().Ledger) // with its times as a store keeps them
 	if err != nil {
 		return "", fmt.Errorf("rows: encode ledger: %w", err)
 	}
@@ -302,11 +362,6 @@ func decodeLedger(s string) ([]store.LedgerEntry, error) {
 	var ledger []store.LedgerEntry
 	if err := json.Unmarshal([]byte(s), &ledger); err != nil {
 		return nil, fmt.Errorf("decode ledger: %w", err)
-	}
-	for i := range ledger {
-		if d := ledger[i].DoubtUntil; d != nil {
-			*d = store.Micros(*d)
-		}
 	}
 	return ledger, nil
 }

@@ -27,16 +27,17 @@ const (
 	Executions = "executions"
 	Attempts   = "attempts"
 	Audit      = "audit"
+	Tags       = "tags"
 	Cells      = "cells"
 	Meta       = "meta"
 	Migrations = "migrations"
 )
 
-// HoldsKey, Unfinished and Unsuccessful are SQL conditions on the status
-// column. They are the predicates of partial indexes too, and a query uses
+// HoldsKey, Unfinished and Unsuccessful are SQL conditions on executions; of
+// those that have a key, HoldsKey. They are the predicates of partial indexes too, and a query uses
 // such an index only when it repeats the predicate word for word.
 const (
-	HoldsKey     = "status IN ('running', 'waiting', 'halted', 'compensating', 'compensation_failed')"
+	HoldsKey     = "status IN ('running', 'waiting', 'halted', 'compensating', 'compensation_failed') AND follows IS NULL"
 	Unfinished   = "status IN ('running', 'waiting', 'halted', 'compensating')"
 	Unsuccessful = "status IN ('compensated', 'failed', 'compensation_failed', 'cancelled')"
 )

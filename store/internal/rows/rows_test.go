@@ -27,7 +27,7 @@ func odd(us int64) time.Time { return time.UnixMicro(us).Add(999).In(zone) }
 
 func full() *store.Execution {
 	ptr := func(us int64) *time.Time { t := odd(us); return &t }
-	of, as := uuid.New(), uuid.New()
+	of, as, follows, replaced, continues, continued := uuid.New(), uuid.New(), uuid.New(), uuid.New(), uuid.New(), uuid.New()
 	return &store.Execution{
 		ID: uuid.MustParse("01940000-0000-7000-8000-00000000000a"), Saga: "order", Version: 3, Partition: "eu",
 		Resource: store.Resource{Type: "order", ID: "47'11?"}, Key: "k", Status: store.StatusCompensating,
@@ -42,6 +42,19 @@ func full() *store.Execution {
 		Failure: &store.Failure{Message: "no", Step: "ship"}, Cause: &store.Failure{Class: "c", Message: "\u2028<no>", Step: "pay"},
 		Turn: store.TurnCancel, Reason: "why", ReasonBy: "bob", RerunOf: &of, RerunAs: &as, ErasedAt: ptr(16),
 		Initial: json.RawMessage("{ }"), Checkpoint: json.RawMessage(" 7 "),
+		Gate: &store.Gate{
+			Kind: store.GateSignal, Since: odd(17), Until: ptr(18), Signals: []string{"a", "b"}, All: true, Prompt: "<?>",
+			Choices: []store.Choice{{Label: "<yes>", Signal: "a", Payload: json.RawMessage(" { } ")}, {Label: "no", Signal: "b"}},
+			Open:    true, TimedOut: true, Moved: true,
+		},
+		Inbox: []store.Message{
+			{Name: "a", Key: "k", Actor: "ann", Reason: "<&>", Payload: json.RawMessage(" \"\\u0000 \\ud800 <\u2028>\" "), At: odd(19), Step: "pay"},
+			{Name: "b", At: odd(20), Spent: true},
+			{Name: "c", Payload: json.RawMessage("null")},
+		},
+		Deadline: ptr(21), Parent: &store.Parent{Execution: uuid.New(), Step: "s", Key: "<k>"},
+		Follows: &follows, ReplacedBy: &replaced, Continues: &continues, ContinuedAs: &continued,
+		Tags:        map[string]string{"<b>": "", "a": "\u2028\"\\"},
 		Request:     &store.Request{Turn: store.TurnCancel, Halt: true, Actor: "ann", Reason: "<&>", At: odd(9)},
 		TraceParent: "00-1", CreatedAt: odd(10), UpdatedAt: odd(11), ProgressAt: odd(12), FinishedAt: ptr(13), Revision: 14,
 	}
@@ -51,6 +64,9 @@ func TestExecutionGoesRoundTheRow(t *testing.T) {
 	for name, x := range map[string]*store.Execution{
 		"full": full(),
 		"bare": {ID: uuid.New(), Saga: "s", State: json.RawMessage("{}")},
+		"parts": {
+			ID: uuid.New(), Saga: "s", State: json.RawMessage("{}"), Gate: &store.Gate{}, Parent: &store.Parent{Execution: uuid.Max},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := *x
