@@ -128,6 +128,10 @@ type answers struct {
 	predecessor *predecessor
 	// joined is what is known of its children.
 	joined *joined
+	// place is one in the budget of a step.
+	place *place
+	// admitted says whether it is its turn.
+	admitted *bool
 }
 
 func (a *answers) children() *joined {
@@ -185,28 +189,81 @@ func (p *plan) askFrom(x *store.Execution, step string, state json.RawMessage) *
 	return a
 }
 
-// ask finds out what the machine wanted to know of an execution before it could
-// go on.
-func (e *Engine) ask(ctx context.Context, x *store.Execution) (*answers, error) {
-	if x.Gate != nil && x.Gate.Kind == store.GatePredecessor && x.Follows != nil {
-		ctx, cancel := storeCtx(ctx)
-		defer cancel()
+// What a machine wants to know.
+type want int
+
+const (
+	wantEntry       want = iota // what the cursor's step says
+	wantPredecessor             // how the execution that it follows stands
+	wantChildren                // how its children stand
+	wantToken                   // a place in the budget of the cursor's step
+	wantTurn                    // whether it is its turn among those of its saga
+)
+
+// ask finds out what the machine wants to know of an execution before it can go
+// on, and adds it to what is known.
+func (e *Engine) ask(ctx context.Context, x *store.Execution, w want, known *answers) (*answers, error) {
+	ctx, cancel := storeCtx(ctx)
+	defer cancel()
+	var a answers
+	if known != nil {
+		a = *known
+	}
+	switch w {
+	case wantPredecessor:
+		a.predecessor = &predecessor{}
 		p, err := e.store.Get(ctx, *x.Follows)
-		if errors.Is(err, store.ErrNotFound) {
-			return &answers{predecessor: &predecessor{}}, nil
+		if err == nil {
+			a.predecessor = &predecessor{holds: p.HoldsKey(), replacedBy: p.ReplacedBy}
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return nil, err
 		}
+	case wantChildren:
+		list, err := e.childrenOf(ctx, x.ID, x.Step)
 		if err != nil {
 			return nil, err
 		}
-		return &answers{predecessor: &predecessor{holds: p.HoldsKey(), replacedBy: p.ReplacedBy}}, nil
+		a.joined = childSummary(list)
+	case wantToken:
+		step, ok := e.planFor(x).step(x.Step)
+		if !ok {
+			break
+		}
+		at, err := e.reserve(ctx, step.budget)
+		if err != nil {
+			return nil, fmt.Errorf("saga: budget %q: %w", step.budget, err)
+		}
+		a.place = &place{x.Step, x.Direction, at}
+	case wantTurn:
+		admitted, err := e.admit(ctx, x)
+		if err != nil {
+			return nil, err
+		}
+		a.admitted = &admitted
+	default:
+		if entries := e.planFor(x).askFrom(x, x.Step, x.State); entries != nil {
+			a.state, a.of = entries.state, entries.of
+		}
 	}
-	if x.Gate != nil && x.Gate.Kind == store.GateChildren && !x.Gate.Open {
-		ctx, cancel := storeCtx(ctx)
-		defer cancel()
-		list, err := e.childrenOf(ctx, x.ID, x.Step)
-		return &answers{joined: childSummary(list)}, err
+	return &a, nil
+}
+
+// A place is one in the budget of a step.
+type place struct {
+	step      string
+	direction store.Direction
+	at        time.Time
+}
+
+// token returns when an attempt of the cursor may begin, nil when that was not
+// asked.
+func (a *answers) token(x *store.Execution) *time.Time {
+	if a == nil || a.place == nil || a.place.step != x.Step || a.place.direction != x.Direction {
+		return nil
 	}
-	return e.planFor(x).askFrom(x, x.Step, x.State), nil
+	at := a.place.at
+	a.place = nil // it is good for one attempt
+	return &at
 }
 
 // askNext asks, before the result of an attempt is written, the steps that the

@@ -74,6 +74,11 @@ type Config struct {
 	BacklogThreshold int
 	BacklogPatience  time.Duration
 
+	// Budgets are the rates that steps share, by the names that [Step.Budget]
+	// uses: 1 to 100 characters, [a-z0-9][a-z0-9._-]*. The store must have
+	// store.Cells.
+	Budgets map[string]Budget
+
 	// Exclusive says that this engine is the only one on the store: New takes
 	// the store's lock, and fails with store.ErrInUse while another holds it;
 	// Run then abandons at once the attempts that a dead predecessor left
@@ -199,6 +204,19 @@ func (cfg *Config) check() error {
 	if cfg.Exclusive && cfg.Store != nil {
 		if _, ok := store.As[store.Exclusiver](cfg.Store); !ok {
 			bad("Exclusive needs a store that can be locked (store.Exclusiver)")
+		}
+	}
+	for name, b := range cfg.Budgets {
+		if !nameRule.MatchString(name) {
+			bad("Budgets: name %s", nameFault(name))
+		}
+		for _, f := range b.faults() {
+			bad("Budgets[%q].%s", name, f)
+		}
+	}
+	if len(cfg.Budgets) > 0 && cfg.Store != nil {
+		if _, ok := store.As[store.Cells](cfg.Store); !ok {
+			bad("Budgets need a store with shared facts (store.Cells)")
 		}
 	}
 	errs = append(errs, cfg.checkRetention())

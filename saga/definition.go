@@ -57,6 +57,18 @@ type Definition[S any] struct {
 	// is resumed. At most 100 years.
 	Deadline time.Duration
 
+	// MaxActive, if not 0, is how many executions of the saga are active at a
+	// time, in all processes: begun and not ended, halted ones included. Others
+	// wait for their turn, in the order of their starts, without an attempt.
+	// What is retried or reopened after its end does not wait. At most 10,000.
+	MaxActive int
+
+	// MaxActivePerGroup is the same within each group, which Group works out at
+	// the start from the resource and the initial state: "" or at most 200
+	// bytes. It is quick and has no effects.
+	MaxActivePerGroup int
+	Group             func(Resource, S) string
+
 	// Steps are run in this order. At least one.
 	Steps []Step[S]
 
@@ -181,6 +193,10 @@ type Step[S any] struct {
 	// ErrorsInDoubt makes every error of Execute leave the step in doubt, for
 	// participants whose errors say nothing about the effect. See [Func].
 	ErrorsInDoubt bool
+
+	// Budget, if not "", names the rate in [Config.Budgets] that attempts of this
+	// step share with those of other steps.
+	Budget string
 
 	// Isolated steps always travel by a pointer of their own: they are never
 	// run in one go with the step before or after.

@@ -52,6 +52,8 @@ type Engine struct {
 	claims   claims
 	alarms   alarms
 	waiters  waiters
+	budgets  budgets
+	limits   limits
 	stats    stats
 	purging  *Slots // one batch at a time
 
@@ -80,6 +82,7 @@ func New(cfg Config) (*Engine, error) {
 	e.plans.byName = map[string]map[int]*plan{}
 	e.plans.latest = map[string]*plan{}
 	e.sessions.open = map[store.Lease]*session{}
+	e.limits.sagas, e.limits.bell = map[string]bool{}, make(chan struct{}, 1)
 	e.waiters.m = map[uuid.UUID][]chan struct{}{}
 	if cfg.Exclusive {
 		if err := e.takeExclusively(context.Background()); err != nil {

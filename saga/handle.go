@@ -90,8 +90,9 @@ func (e *Engine) dropped(ctx context.Context, p Pointer, r Result) Result {
 // flight conflicts.
 func (e *Engine) openFrom(ctx context.Context, p Pointer, c *claim) (x *store.Execution, r Result, err error) {
 	var known *answers
+	var w want
 	for range maxAsks {
-		x, r, err = e.tryOpen(ctx, p, c, known)
+		x, r, w, err = e.tryOpen(ctx, p, c, known)
 		var taken *store.KeyTakenError
 		switch {
 		case errors.As(err, &taken):
@@ -100,7 +101,7 @@ func (e *Engine) openFrom(ctx context.Context, p Pointer, c *claim) (x *store.Ex
 		case err != nil || r.Reason != dropAsk:
 			return x, r, err
 		}
-		if known, err = e.ask(ctx, x); err != nil {
+		if known, err = e.ask(ctx, x, w, known); err != nil {
 			return nil, r, err
 		}
 	}
@@ -112,7 +113,7 @@ const maxAsks = 100
 
 // tryOpen is openFrom with what is known from outside of the lock. When the
 // machine has to know more, the reason is dropAsk, and x what that is about.
-func (e *Engine) tryOpen(ctx context.Context, p Pointer, c *claim, known *answers) (x *store.Execution, r Result, err error) {
+func (e *Engine) tryOpen(ctx context.Context, p Pointer, c *claim, known *answers) (x *store.Execution, r Result, w want, err error) {
 	var want store.Lease // what the last write meant to open
 	var asked time.Time
 	first := true
@@ -128,6 +129,7 @@ func (e *Engine) tryOpen(ctx context.Context, p Pointer, c *claim, known *answer
 			} else {
 				r = m.handleAgain(p, want, e.claims.has(want, c))
 			}
+			w = m.wants
 			if m.opened {
 				want, _ = m.x.Lease()
 				e.claims.take(want, c)
@@ -139,9 +141,9 @@ func (e *Engine) tryOpen(ctx context.Context, p Pointer, c *claim, known *answer
 		return err
 	})
 	if err != nil || r.Reason != "" {
-		return x, r, err
+		return x, r, w, err
 	}
-	return x, r, e.fresh(ctx, x, asked)
+	return x, r, w, e.fresh(ctx, x, asked)
 }
 
 // errLost says that an attempt is not this worker's any more.

@@ -187,6 +187,7 @@ func (m *machine) waitForPredecessor() string {
 	switch p := m.answers.before(); {
 	case x.Follows == nil: // it was handed the key
 	case p == nil:
+		m.wants = wantPredecessor
 		return dropAsk
 	case p.taken, p.replacedBy != nil && *p.replacedBy != x.ID:
 		m.because(reasonReplaced, "")

@@ -21,6 +21,7 @@ type machine struct {
 	plan  *plan // nil: the saga is not known to this process
 	// answers are what steps were asked before; nil: nothing.
 	answers   *answers
+	wants     want // what to ask, after dropAsk
 	newcomers newcomers
 	// jitter varies waits; in [-1, 1).
 	jitter float64

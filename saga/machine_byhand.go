@@ -198,12 +198,17 @@ func (m *machine) rerunAs(y *store.Execution) error {
 	case x.ErasedAt != nil:
 		return ErrErased
 	}
-	y.State = x.State
-	if x.Initial != nil {
-		y.State = x.Initial
-	}
+	y.State = startedWith(x)
 	y.RerunOf, x.RerunAs = &x.ID, &y.ID
 	m.change.Create = append(m.change.Create, y)
 	m.touch()
 	return nil
+}
+
+// startedWith returns the state that an execution was started with.
+func startedWith(x *store.Execution) json.RawMessage {
+	if x.Initial != nil {
+		return x.Initial
+	}
+	return x.State
 }

@@ -63,6 +63,7 @@ func (m *machine) spawn(children []*child) {
 func (m *machine) waitForChildren() string {
 	j := m.answers.children()
 	if j == nil {
+		m.wants = wantChildren
 		return dropAsk
 	}
 	s, ok := m.plan.step(m.x.Step)

@@ -47,7 +47,9 @@ func (m *machine) create(y *store.Execution, p *plan) {
 	ym := &machine{x: y, now: m.now, rules: m.rules, plan: p, jitter: m.jitter}
 	ym.emit(EventStarted)
 	// What a step has to be asked is asked by the worker that gets it.
-	ym.offer()
+	if ym.queueUp(); !ym.resting() {
+		ym.offer()
+	}
 	m.change.Create = append(m.change.Create, y)
 	m.created = append(m.created, ym)
 }

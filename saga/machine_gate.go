@@ -41,9 +41,18 @@ func (m *machine) waitAtGate() string {
 		return DropPaused
 	}
 	switch g.Kind {
+	case store.GateStart, store.GateTurn, store.GatePredecessor:
+		if m.plan == nil {
+			m.noteUnknown()
+			return DropUnknown
+		}
+	}
+	switch g.Kind {
 	case store.GateStart:
 		m.startNow()
 		return ""
+	case store.GateTurn:
+		return m.waitForTurn()
 	case store.GateTime:
 		if !m.known() {
 			m.noteUnknown()
@@ -97,6 +106,9 @@ func (m *machine) gateDue() *time.Time {
 	case store.GateChildren:
 		at := m.now.Add(childrenLook)
 		due = &at
+	case store.GateTurn:
+		at := m.now.Add(turnLook)
+		due = &at
 	}
 	if d := m.deadline(); d != nil && (due == nil || d.Before(*due)) {
 		due = d
@@ -128,6 +140,7 @@ func (m *machine) openGate(timedOut bool) {
 func (m *machine) startNow() {
 	m.x.Gate, m.x.ProgressAt = nil, m.now
 	m.goOnFromGate()
+	m.queueUp()
 }
 
 func (m *machine) goOnFromGate() {
@@ -370,3 +383,7 @@ const classCondition = "condition"
 // predecessorLook is how often an execution looks whether its predecessor has
 // ended without letting it know.
 const predecessorLook = 10 * time.Minute
+
+// turnLook is how often an execution looks whether it is its turn without having
+// been let in.
+const turnLook = 10 * time.Minute

@@ -103,6 +103,9 @@ func (m *machine) advance(chained bool, inherit *time.Time) (reason string) {
 			m.failForGood(m.stepFailure(classAbandoned, "%d attempts without a result", x.Tries))
 			continue
 		}
+		if reason := m.budget(s); reason != "" {
+			return reason
+		}
 		m.open(s, inherit)
 		return ""
 	}
@@ -141,6 +144,7 @@ func (m *machine) adopt() {
 	x.Version = m.plan.version
 	x.Ledger = m.plan.ledger()
 	m.moveTo(x.Ledger[0].Name, store.DirectionExecute)
+	m.queueUp()
 }
 
 // passRemoved goes on behind a step that this build does not run any more.

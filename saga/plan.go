@@ -24,6 +24,7 @@ type plan struct {
 	// signals are those whose type is known here, by name.
 	signals map[string]AnySignal
 	gated   bool // some step has to be asked before it is run
+	limit   limit
 }
 
 type planStep struct {
@@ -48,6 +49,7 @@ type planStep struct {
 	ask     func(state json.RawMessage) entry
 	waits   bool
 	retryOn string // the signal of RetryOnSignal
+	budget  string // of Config.Budgets
 }
 
 // A body runs the function of a step once on a state, and returns the state it
@@ -138,13 +140,14 @@ func erase[S any](d Definition[S]) (*plan, *stateCodec[S]) {
 		return err
 	}
 	p.signals = map[string]AnySignal{}
+	p.limit = limitOf(codec, d)
 	setDefault(&p.version, 1)
 	setDefault(&p.partition, defaultPartition)
 	add := func(s Step[S], removed bool) *planStep {
 		ps := &planStep{
 			name: s.Name, was: s.Was, removed: removed, pivot: s.Pivot,
 			compensable: s.Compensate != nil || !s.CompensateTx.IsZero() || s.Children != nil,
-			isolated:    s.Isolated, errorsInDoubt: s.ErrorsInDoubt, inDoubt: s.InDoubt, timeout: s.Timeout,
+			budget:      s.Budget, isolated: s.Isolated, errorsInDoubt: s.ErrorsInDoubt, inDoubt: s.InDoubt, timeout: s.Timeout,
 			retry:     s.Retry.filled(3, time.Second, time.Minute),
 			undoRetry: s.CompensateRetry.filled(20, time.Second, 10*time.Minute),
 		}

@@ -53,7 +53,7 @@ func Register[S any](e *Engine, d Definition[S]) (*Saga[S], error) {
 		return nil, err
 	}
 	p, codec := erase(d)
-	if err := e.checkKinds(p); err != nil {
+	if err := e.checkNeeds(p); err != nil {
 		return nil, err
 	}
 	if err := e.register(p); err != nil {
@@ -124,6 +124,12 @@ func checkDefinition[S any](d Definition[S]) error {
 	}
 	if !d.OnConflict.valid() {
 		bad("OnConflict %q is none of reject, existing and replace", d.OnConflict)
+	}
+	if d.MaxActive < 0 || d.MaxActive > maxActive || d.MaxActivePerGroup < 0 || d.MaxActivePerGroup > maxActive {
+		bad("MaxActive and MaxActivePerGroup must be 0 to %d", maxActive)
+	}
+	if (d.MaxActivePerGroup > 0) != (d.Group != nil) {
+		bad("MaxActivePerGroup and Group are given together or not at all")
 	}
 	if d.Deadline < 0 || d.Deadline > maxWait {
 		bad("Deadline is negative or longer than 100 years")
@@ -224,16 +230,22 @@ func pivotFaults[S any](steps []Step[S]) (faults []string) {
 	return faults
 }
 
-// checkKinds reports which steps want a transaction that the store does not
-// have.
-func (e *Engine) checkKinds(p *plan) error {
+// checkNeeds reports what a definition needs that the engine or its store does
+// not have.
+func (e *Engine) checkNeeds(p *plan) error {
+	var errs []error
+	if _, ok := store.As[store.Cells](e.store); !ok && p.limit.any() {
+		errs = append(errs, fmt.Errorf("%w: saga %q: MaxActive needs a store with shared facts (store.Cells)", ErrInvalid, p.saga))
+	}
 	var kinds []string
 	if t, ok := store.As[store.Transactor](e.store); ok {
 		kinds = t.TxKinds()
 	}
-	var errs []error
 	for _, list := range [][]*planStep{p.steps, p.removed} {
 		for _, s := range list {
+			if _, ok := e.cfg.Budgets[s.budget]; !ok && s.budget != "" {
+				errs = append(errs, fmt.Errorf("%w: saga %q: step %q: budget %q is not in Config.Budgets", ErrInvalid, p.saga, s.name, s.budget))
+			}
 			for _, t := range []*txBody{s.executeTx, s.compensateTx} {
 				if t != nil && !slices.Contains(kinds, t.kind) {
 					errs = append(errs, fmt.Errorf("%w: saga %q: step %q wants a transaction of kind %q, which the engine's store does not have", ErrInvalid, p.saga, s.name, t.kind))

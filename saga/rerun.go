@@ -50,7 +50,10 @@ func (e *Engine) Rerun(ctx context.Context, id uuid.UUID, by By, opts *RerunOpti
 	x, err := e.operate(ctx, id, op, func(m *machine) error {
 		y := e.repetition(m.x, again, o.Partition)
 		started = e.machine(y)
-		started.offer()
+		y.State = startedWith(m.x)
+		if started.queueUp(); !started.resting() {
+			started.offer()
+		}
 		started.emit(EventStarted)
 		return m.operate(ActRerun, by, detailOf(map[string]any{"rerun_as": again}), func() error { return m.rerunAs(y) })
 	})

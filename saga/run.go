@@ -70,6 +70,9 @@ func (e *Engine) Run(ctx context.Context, consumers ...Runner) error {
 	loops.Go(func() { e.pauseLoop(work) })
 	loops.Go(func() { e.recordLoop(background, consumers) })
 	loops.Go(func() { e.expireLoop(background) })
+	if len(e.limited()) > 0 {
+		loops.Go(func() { e.limitLoop(work) })
+	}
 	if e.cfg.Retention != nil {
 		loops.Go(func() { e.retentionLoop(work) })
 	}

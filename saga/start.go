@@ -161,11 +161,7 @@ func (d desk) start(ctx context.Context, o *order) (*Started, error) {
 				return nil, err
 			}
 			if y != nil {
-				initial := y.State
-				if y.Initial != nil {
-					initial = y.Initial
-				}
-				return &Started{Execution: y, Existing: true, Differs: y.Resource != o.resource || !bytes.Equal(initial, o.state)}, nil
+				return &Started{Execution: y, Existing: true, Differs: y.Resource != o.resource || !bytes.Equal(startedWith(y), o.state)}, nil
 			}
 		default:
 			x.Revision = 0
@@ -261,6 +257,9 @@ func (m *machine) begin(after time.Time) {
 	if after.After(m.now) {
 		at := store.Micros(after)
 		m.awaitStart(store.GateStart, &at)
+		return
+	}
+	if m.queueUp(); m.resting() {
 		return
 	}
 	m.answers = m.plan.askFrom(m.x, m.x.Step, m.x.State)

@@ -119,9 +119,9 @@ func (x *Execution) HoldsKey() bool {
 
 // A LedgerEntry is one step of an execution's plan, written at its start.
 type LedgerEntry struct {
-	Name        string     `json:"name"`
-	Compensable bool       `json:"compensable,omitempty"`
-	InDoubt     InDoubt    `json:"in_doubt"`
+	Name        string  `json:"name"`
+	Compensable bool    `json:"compensable,omitempty"`
+	InDoubt     InDoubt `json:"in_doubt"`
 	// Pivot says that from this step's success on the execution goes forward
 	// only.
 	Pivot bool `json:"pivot,omitempty"`
@@ -135,6 +135,9 @@ type LedgerEntry struct {
 	// DoubtUntil is the time before which the undo of the step must not be
 	// opened, because a body that nobody saw return may still be at work.
 	DoubtUntil *time.Time `json:"doubt_until,omitempty"`
+	// Token is when an attempt may be opened within the rate of the step's
+	// budget: a place in it that has been reserved.
+	Token *time.Time `json:"token,omitempty"`
 	// Round is 0 until an undo of the step was opened, then the number of the
 	// idempotency key that its undos carry.
 	Round int `json:"round,omitempty"`
@@ -276,7 +279,7 @@ func (x *Execution) Clone() *Execution {
 	y := *x
 	y.Ledger = slices.Clone(x.Ledger)
 	for i := range y.Ledger {
-		y.Ledger[i].DoubtUntil = microsPtr(y.Ledger[i].DoubtUntil)
+		y.Ledger[i].DoubtUntil, y.Ledger[i].Token = microsPtr(y.Ledger[i].DoubtUntil), microsPtr(y.Ledger[i].Token)
 	}
 	y.State, y.Initial, y.Checkpoint = bytes.Clone(x.State), bytes.Clone(x.Initial), bytes.Clone(x.Checkpoint)
 	if x.Attempt != nil {

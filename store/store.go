@@ -130,7 +130,8 @@ type Store interface {
 	// Stalled returns unfinished executions (halted and waiting ones too)
 	// whose ProgressAt is strictly before q.ProgressBefore, ordered by
 	// (ProgressAt, ID), at most q.Limit, beginning after q.After. Ids are
-	// ordered by their 16 bytes. No lock is taken and no cursor left open.
+	// ordered by their 16 bytes. No lock is taken and no cursor left open. With
+	// Saga and Gate set it takes no longer when very many others are unfinished.
 	Stalled(ctx context.Context, q StalledQuery) ([]*Execution, error)
 
 	// ForResource returns the executions of one resource (both Type and ID
@@ -325,6 +326,17 @@ type StalledQuery struct {
 	ProgressBefore time.Time
 	After          *StalledCursor // nil: from the beginning
 	Limit          int
+	// Saga and Gate, if not "", are what executions have to be of, and at what
+	// they have to wait: at a gate of this kind that is not open, with status
+	// waiting.
+	Saga string
+	Gate GateKind
+}
+
+// Selects reports whether q selects x. It is the rule that every store follows.
+func (q *StalledQuery) Selects(x *Execution) bool {
+	return !x.Status.Finished() && Micros(x.ProgressAt).Before(Micros(q.ProgressBefore)) && (q.Saga == "" || q.Saga == x.Saga) &&
+		(q.Gate == "" || x.Status == StatusWaiting && x.Gate != nil && !x.Gate.Open && x.Gate.Kind == q.Gate)
 }
 
 // A StalledCursor is the place of an execution in the order of [Store.Stalled].

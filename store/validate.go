@@ -66,6 +66,7 @@ func (x *Execution) Validate() error {
 		v.count("ledger opens", e.Opens)
 		v.count("ledger round", e.Round)
 		v.timePtr("ledger doubt_until", e.DoubtUntil)
+		v.timePtr("ledger token", e.Token)
 	}
 	v.object("state", x.State)
 	if x.Initial != nil {
@@ -259,6 +260,8 @@ func (q *StalledQuery) Validate() error {
 	var v validator
 	v.must(q.Limit >= 1, "limit", "is below 1")
 	v.time("progress_before", q.ProgressBefore)
+	v.text("saga", q.Saga, MaxName)
+	v.must(q.Gate == "" || q.Gate.Valid(), "gate", "is none of the kinds")
 	return v.err
 }
 
@@ -362,6 +365,7 @@ func (v *validator) gate(g *Gate) {
 		v.name("gate signal", s)
 	}
 	v.text("gate prompt", g.Prompt, MaxText)
+	v.text("gate group", g.Group, MaxText)
 	v.must(len(g.Choices) <= MaxChoices, "gate choices", "are too many")
 	for _, c := range g.Choices {
 		v.text("gate choice label", c.Label, MaxText)

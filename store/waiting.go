@@ -29,6 +29,8 @@ type Gate struct {
 	TimedOut bool `json:"timed_out,omitempty"`
 	// Moved says that a person has set Until.
 	Moved bool `json:"moved,omitempty"`
+	// Group is, of a turn gate, within what it waits for its turn.
+	Group string `json:"group,omitempty"`
 }
 
 // A GateKind says what a [Gate] waits for.
@@ -43,13 +45,12 @@ const (
 	GateChildren    GateKind = "children"    // the executions that the step has started
 	GatePredecessor GateKind = "predecessor" // the end of the execution that it Follows
 	GateTurn        GateKind = "turn"        // its turn among those of its saga or group
-	GateBudget      GateKind = "budget"      // its turn within a rate
 )
 
 // Valid reports whether k is one of the kinds.
 func (k GateKind) Valid() bool {
 	switch k {
-	case GateStart, GateTime, GateSignal, GateRetry, GateChildren, GatePredecessor, GateTurn, GateBudget:
+	case GateStart, GateTime, GateSignal, GateRetry, GateChildren, GatePredecessor, GateTurn:
 		return true
 	}
 	return false

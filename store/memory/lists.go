@@ -106,7 +106,9 @@ func (s *Store) Stalled(ctx context.Context, q store.StalledQuery) ([]*store.Exe
 		if p.at >= before || len(found) == q.Limit {
 			break
 		}
-		found = append(found, r.x)
+		if q.Selects(r.x) {
+			found = append(found, r.x)
+		}
 	}
 	s.mu.RUnlock()
 	return clones(found), nil
