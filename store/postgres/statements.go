@@ -49,6 +49,7 @@ type statements struct {
 
 // A shape is what the text of a write depends on.
 type shape struct {
+	rare            bool // RareColumns are bound; else they become NULL
 	state, erase    bool
 	attempts, audit int
 }
@@ -200,8 +201,9 @@ var (
 // together with its closed attempts and audit entries, and answers with the
 // number of executions written: 1 or 0, and then nothing else either. The
 // fence is evaluated on the newest version of the row, after the wait for its
-// lock. The parameters are those of UpdateColumns, those of StateColumns if
-// the state is written, id and revision, and those of the rows in order.
+// lock. The parameters are those of UpdateColumns, those of RareColumns and of
+// StateColumns if these are written, id and revision, and those of the rows in
+// order. Up to 64 of them pgx keeps the memory that it needs for them.
 func (s *statements) write(sh shape) string {
 	if text, ok := s.writes.Load(sh); ok {
 		return text.(string)
@@ -209,6 +211,13 @@ func (s *statements) write(sh shape) string {
 	var b strings.Builder
 	n := len(rows.UpdateColumns) + 1
 	fmt.Fprintf(&b, "WITH x AS (\n\tUPDATE %s SET %s", s.tables.Name(rows.Executions), rows.Sets(rows.Dollar, 1, rows.UpdateColumns))
+	if sh.rare {
+		b.WriteString(", " + rows.Sets(rows.Dollar, n, rows.RareColumns))
+		n += len(rows.RareColumns)
+	} else {
+		null := func(int) string { return "NULL" }
+		b.WriteString(", " + rows.Sets(null, n, rows.RareColumns))
+	}
 	if sh.state {
 		b.WriteString(", " + rows.Sets(rows.Dollar, n, rows.StateColumns))
 		n += len(rows.StateColumns)

@@ -108,8 +108,11 @@ func (s *Store) statement(w *write) (string, []any, error) {
 		return "", nil, err
 	}
 	r.Revision++
-	sh := shape{state: w.state, erase: w.erase}
+	sh := shape{rare: r.Rare(), state: w.state, erase: w.erase}
 	values := r.UpdateValues(rows.PlainValue)
+	if sh.rare {
+		values = append(values, r.RareValues(rows.PlainValue)...)
+	}
 	if w.state {
 		values = append(values, r.StateValues()...)
 	}

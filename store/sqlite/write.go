@@ -138,12 +138,12 @@ RETURNING request`},
 
 // updateSQL returns the statement that writes a row with an id and a revision,
 // the last two arguments, unless a column of kept would change. The arguments
-// before them are those of rows.UpdateColumns, and of rows.StateColumns if the
-// state is written.
+// before them are those of rows.UpdateColumns and rows.RareColumns, and of
+// rows.StateColumns if the state is written.
 func updateSQL(table string, state bool, kept []string) string {
-	columns := rows.UpdateColumns
+	columns := slices.Concat(rows.UpdateColumns, rows.RareColumns)
 	if state {
-		columns = append(columns[:len(columns):len(columns)], rows.StateColumns...)
+		columns = append(columns, rows.StateColumns...)
 	}
 	var sets, keeps []string
 	for i, c := range columns {
@@ -253,7 +253,7 @@ func (t *txn) update(x *store.Execution, c *store.Change, sameState bool) error 
 		return t.fail(err)
 	}
 	r.Revision = x.Revision + 1
-	u, args := t.s.statements.update, r.UpdateValues(rows.MicrosValue)
+	u, args := t.s.statements.update, append(r.UpdateValues(rows.MicrosValue), r.RareValues(rows.MicrosValue)...)
 	if !sameState {
 		u, args = t.s.updateState, append(args, r.StateValues()...)
 	}

@@ -19,10 +19,10 @@ var Columns = []string{
 	"attempt_number", "attempt_worker", "attempt_started_at", "attempt_lease_until", "attempt_timeout_at", "attempt_progress",
 	"due_at", "wake_at", "offered_at", "tries", "resumes",
 	"failure_class", "failure_message", "failure_step", "cause", "turn", "reason", "reason_by", "request",
-	"rerun_of", "rerun_as", "erased_at", "trace_parent",
-	"gate", "inbox", "waits_at", "waits_since", "follows", "replaced_by", "continued_as",
+	"trace_parent", "updated_at", "progress_at", "finished_at", "revision", "checkpoint",
+	"rerun_of", "rerun_as", "erased_at", "gate", "inbox", "waits_at", "waits_since", "follows", "replaced_by", "continued_as",
 	"created_at", "deadline", "parent", "parent_step", "parent_key", "continues", "tags",
-	"updated_at", "progress_at", "finished_at", "revision", "checkpoint", "state", "initial",
+	"state", "initial",
 }
 
 // FixedColumns are the columns that an update never sets, but for tags, which an
@@ -33,12 +33,19 @@ var FixedColumns = []string{"id", "created_at", "deadline", "parent", "parent_st
 // change, in the order of [Execution.StateValues].
 var StateColumns = []string{"state", "initial"}
 
-// UpdateColumns are the columns that an update sets, in the order of
-// [Execution.UpdateValues]: all but [FixedColumns] and [StateColumns].
+// RareColumns are NULL, all of them, in most rows: an update may set them to that
+// without binding values. Their order is that of [Execution.RareValues].
+var RareColumns = []string{
+	"rerun_of", "rerun_as", "erased_at", "gate", "inbox", "waits_at", "waits_since", "follows", "replaced_by", "continued_as",
+}
+
+// UpdateColumns are the columns that every update sets, in the order of
+// [Execution.UpdateValues]: all but [FixedColumns], [RareColumns] and
+// [StateColumns].
 var UpdateColumns = func() []string {
 	var columns []string
 	for _, c := range Columns {
-		if !slices.Contains(FixedColumns, c) && !slices.Contains(StateColumns, c) {
+		if !slices.Contains(FixedColumns, c) && !slices.Contains(RareColumns, c) && !slices.Contains(StateColumns, c) {
 			columns = append(columns, c)
 		}
 	}
@@ -86,11 +93,16 @@ type Execution struct {
 	ReasonBy string     `bun:"reason_by"`
 	Request  *string    `bun:"request"`
 
+	TraceParent string  `bun:"trace_parent"`
+	UpdatedAt   Time    `bun:"updated_at"`
+	ProgressAt  Time    `bun:"progress_at"`
+	FinishedAt  *Time   `bun:"finished_at"`
+	Revision    int64   `bun:"revision"`
+	Checkpoint  *string `bun:"checkpoint"`
+
 	RerunOf     *uuid.UUID `bun:"rerun_of"`
 	RerunAs     *uuid.UUID `bun:"rerun_as"`
 	ErasedAt    *Time      `bun:"erased_at"`
-	TraceParent string     `bun:"trace_parent"`
-
 	Gate        *string    `bun:"gate"`
 	Inbox       *string    `bun:"inbox"`       // NULL when it is empty
 	WaitsAt     *string    `bun:"waits_at"`    // the kind of the gate at which it waits: for an index; NULL, as the one below, when it does not
@@ -107,13 +119,8 @@ type Execution struct {
 	Continues  *uuid.UUID `bun:"continues"`
 	Tags       *string    `bun:"tags"` // NULL when there are none
 
-	UpdatedAt  Time    `bun:"updated_at"`
-	ProgressAt Time    `bun:"progress_at"`
-	FinishedAt *Time   `bun:"finished_at"`
-	Revision   int64   `bun:"revision"`
-	Checkpoint *string `bun:"checkpoint"`
-	State      string  `bun:"state"`
-	Initial    *string `bun:"initial"`
+	State   string  `bun:"state"`
+	Initial *string `bun:"initial"`
 }
 
 // FromExecution returns x as a row. It shares nothing with x but strings. x
@@ -272,10 +279,10 @@ func (r *Execution) Dest() []any {
 		&r.AttemptNumber, &r.AttemptWorker, &r.AttemptStartedAt, &r.AttemptLeaseUntil, &r.AttemptTimeoutAt, &r.AttemptProgress,
 		&r.DueAt, &r.WakeAt, &r.OfferedAt, &r.Tries, &r.Resumes,
 		&r.FailureClass, &r.FailureMessage, &r.FailureStep, &r.Cause, &r.Turn, &r.Reason, &r.ReasonBy, &r.Request,
-		&r.RerunOf, &r.RerunAs, &r.ErasedAt, &r.TraceParent,
-		&r.Gate, &r.Inbox, &r.WaitsAt, &r.WaitsSince, &r.Follows, &r.ReplacedBy, &r.ContinuedAs,
+		&r.TraceParent, &r.UpdatedAt, &r.ProgressAt, &r.FinishedAt, &r.Revision, &r.Checkpoint,
+		&r.RerunOf, &r.RerunAs, &r.ErasedAt, &r.Gate, &r.Inbox, &r.WaitsAt, &r.WaitsSince, &r.Follows, &r.ReplacedBy, &r.ContinuedAs,
 		&r.CreatedAt, &r.Deadline, &r.Parent, &r.ParentStep, &r.ParentKey, &r.Continues, &r.Tags,
-		&r.UpdatedAt, &r.ProgressAt, &r.FinishedAt, &r.Revision, &r.Checkpoint, &r.State, &r.Initial,
+		&r.State, &r.Initial,
 	}
 }
 
@@ -283,22 +290,34 @@ func (r *Execution) Dest() []any {
 // times, and nil for NULL. JSON is bound as a string, never as []byte, and an
 // id as its canonical text.
 func (r *Execution) Values(t TimeValue) []any {
-	values := make([]any, 0, len(Columns)+2)
-	values = append(values, r.ID.String())
-	values = r.appendMutable(values, t, true)
+	values := append(make([]any, 0, len(Columns)), r.ID.String())
+	values = append(append(values, r.UpdateValues(t)...), r.RareValues(t)...)
+	values = append(values, t.of(r.CreatedAt), t.ptr(r.Deadline),
+		nullID(r.Parent), nullString(r.ParentStep), nullString(r.ParentKey), nullID(r.Continues), nullString(r.Tags))
 	return append(values, r.StateValues()...)
 }
 
 // StateValues returns what to bind for [StateColumns]; see Values.
 func (r *Execution) StateValues() []any { return []any{r.State, nullString(r.Initial)} }
 
-// UpdateValues returns what to bind for [UpdateColumns]; see Values.
-func (r *Execution) UpdateValues(t TimeValue) []any {
-	return r.appendMutable(make([]any, 0, len(Columns)+2), t, false)
+// Rare reports whether any of [RareColumns] is not NULL.
+func (r *Execution) Rare() bool {
+	return r.RerunOf != nil || r.RerunAs != nil || r.ErasedAt != nil || r.Gate != nil || r.Inbox != nil ||
+		r.WaitsAt != nil || r.WaitsSince != nil || r.Follows != nil || r.ReplacedBy != nil || r.ContinuedAs != nil
 }
 
-func (r *Execution) appendMutable(values []any, t TimeValue, created bool) []any {
-	values = append(values,
+// RareValues returns what to bind for [RareColumns]; see Values.
+func (r *Execution) RareValues(t TimeValue) []any {
+	return []any{
+		nullID(r.RerunOf), nullID(r.RerunAs), t.ptr(r.ErasedAt), nullString(r.Gate), nullString(r.Inbox),
+		nullString(r.WaitsAt), t.ptr(r.WaitsSince), nullID(r.Follows), nullID(r.ReplacedBy), nullID(r.ContinuedAs),
+	}
+}
+
+// UpdateValues returns what to bind for [UpdateColumns]; see Values. Its capacity
+// has room for the other values of an update.
+func (r *Execution) UpdateValues(t TimeValue) []any {
+	return append(make([]any, 0, len(Columns)+2),
 		r.Saga, int64(r.Version), r.Partition, r.ResourceType, r.ResourceID, r.Key,
 		string(r.Status), string(r.Direction), r.Step, int64(r.Epoch), r.Ledger,
 		nullInt(r.AttemptNumber), nullString(r.AttemptWorker),
@@ -306,14 +325,8 @@ func (r *Execution) appendMutable(values []any, t TimeValue, created bool) []any
 		t.ptr(r.DueAt), t.ptr(r.WakeAt), t.ptr(r.OfferedAt), int64(r.Tries), int64(r.Resumes),
 		nullString(r.FailureClass), nullString(r.FailureMessage), nullString(r.FailureStep),
 		nullString(r.Cause), string(r.Turn), r.Reason, r.ReasonBy, nullString(r.Request),
-		nullID(r.RerunOf), nullID(r.RerunAs), t.ptr(r.ErasedAt), r.TraceParent,
-		nullString(r.Gate), nullString(r.Inbox), nullString(r.WaitsAt), t.ptr(r.WaitsSince), nullID(r.Follows), nullID(r.ReplacedBy), nullID(r.ContinuedAs),
+		r.TraceParent, t.of(r.UpdatedAt), t.of(r.ProgressAt), t.ptr(r.FinishedAt), r.Revision, nullString(r.Checkpoint),
 	)
-	if created {
-		values = append(values, t.of(r.CreatedAt), t.ptr(r.Deadline),
-			nullID(r.Parent), nullString(r.ParentStep), nullString(r.ParentKey), nullID(r.Continues), nullString(r.Tags))
-	}
-	return append(values, t.of(r.UpdatedAt), t.of(r.ProgressAt), t.ptr(r.FinishedAt), r.Revision, nullString(r.Checkpoint))
 }
 
 // EncodeProgress returns what to bind for attempt_progress, nil for nil.
@@ -347,8 +360,11 @@ func encodeLedger(ledger []store.LedgerEntry) (string, error) {
 	if len(ledger) == 0 {
 		return "[]", nil
 	}
-	x := store.Execution{Ledger: ledger}
-	b, err := json.Marshal(x.Clone().Ledger) // with its times as a store keeps them
+	if slices.ContainsFunc(ledger, func(e store.LedgerEntry) bool { return e.DoubtUntil != nil || e.Token != nil }) {
+		x := store.Execution{Ledger: ledger}
+		ledger = x.Clone().Ledger // with its times as a store keeps them
+	}
+	b, err := json.Marshal(ledger)
 	if err != nil {
 		return "", fmt.Errorf("rows: encode ledger: %w", err)
 	}

@@ -33,7 +33,7 @@ func full() *store.Execution {
 		Resource: store.Resource{Type: "order", ID: "47'11?"}, Key: "k", Status: store.StatusCompensating,
 		Direction: store.DirectionCompensate, Step: "pay", Epoch: 2,
 		Ledger: []store.LedgerEntry{
-			{Name: "reserve", Compensable: true, InDoubt: store.InDoubtCompensate, Status: store.StepDone, Opens: 1},
+			{Name: "reserve", Compensable: true, InDoubt: store.InDoubtCompensate, Status: store.StepDone, Opens: 1, Token: ptr(22)},
 			{Name: "pay", InDoubt: store.InDoubtHalt, Status: store.StepInDoubt, DoubtUntil: ptr(1_700_000_000_000_123), Round: 2, Stray: true},
 		},
 		State:   json.RawMessage("{ \"a\" : \"\\u0000 C:\\\\u0000\", \"n\":9007199254740993, \"a\":1.0 }\n"),
@@ -140,6 +140,9 @@ func TestColumnsNameTheFieldsInOrder(t *testing.T) {
 	if got, want := len(r.StateValues()), len(StateColumns); got != want {
 		t.Errorf("%d values for %d state columns", got, want)
 	}
+	if got, want := len(r.RareValues(MicrosValue)), len(RareColumns); got != want {
+		t.Errorf("%d values for %d rare columns", got, want)
+	}
 	if got, want := len(r.UpdateValues(MicrosValue)), len(UpdateColumns); got != want {
 		t.Errorf("%d values for %d update columns", got, want)
 	}
@@ -151,10 +154,32 @@ func TestColumnsNameTheFieldsInOrder(t *testing.T) {
 			t.Errorf("Dest()[%d] is not field %s", i, v.Type().Field(i+1).Name)
 		}
 	}
-	for i, c := range UpdateColumns {
-		j := slices.Index(Columns, c)
-		if got, want := r.UpdateValues(MicrosValue)[i], r.Values(MicrosValue)[j]; got != want {
-			t.Errorf("update value of %s is %v, want %v", c, got, want)
+	same := func(columns []string, values []any) {
+		for i, c := range columns {
+			if got, want := values[i], r.Values(MicrosValue)[slices.Index(Columns, c)]; got != want {
+				t.Errorf("the value of %s is %v, want %v", c, got, want)
+			}
+		}
+	}
+	same(UpdateColumns, r.UpdateValues(MicrosValue))
+	same(RareColumns, r.RareValues(MicrosValue))
+	same(StateColumns, r.StateValues())
+	if n := 1 + len(UpdateColumns) + len(RareColumns) + len(FixedColumns) - 1 + len(StateColumns); n != len(Columns) {
+		t.Errorf("%d columns are in a group, of %d", n, len(Columns))
+	}
+}
+
+// Each rare column alone makes a row rare.
+func TestRareRows(t *testing.T) {
+	for i, c := range RareColumns {
+		r := new(Execution)
+		if r.Rare() {
+			t.Fatal("an empty row is rare")
+		}
+		v := reflect.ValueOf(r.Dest()[slices.Index(Columns, c)]).Elem()
+		v.Set(reflect.New(v.Type().Elem()))
+		if !r.Rare() || r.RareValues(MicrosValue)[i] == nil {
+			t.Errorf("a row with %s is not rare", c)
 		}
 	}
 }
