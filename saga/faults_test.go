@@ -195,7 +195,7 @@ func TestSuspendedMachineRenewsBeforeItClaims(t *testing.T) {
 	}
 
 	// What WorkStore does, up to once a second; the renewal loop looks every Lease/12.
-	xs, _, err := e.claim(t.Context(), "", 10)
+	xs, _, err := e.claim(t.Context(), "", nil, 10)
 	if err != nil {
 		t.Fatal(err)
 	}

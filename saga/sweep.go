@@ -100,7 +100,7 @@ func (s *sweeper) sweep(ctx context.Context) (err error) {
 		}
 	}()
 	for ctx.Err() == nil {
-		xs, now, err := s.e.claim(ctx, "", sweepBatch)
+		xs, now, err := s.e.claim(ctx, "", nil, sweepBatch)
 		if err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func (s *sweeper) sweep(ctx context.Context) (err error) {
 
 // claim takes due executions from the store. It does not end with ctx: what was
 // claimed for nobody would have to wait for another pick-up time.
-func (e *Engine) claim(ctx context.Context, partition string, limit int) ([]*store.Execution, time.Time, error) {
+func (e *Engine) claim(ctx context.Context, partition string, sagas []string, limit int) ([]*store.Execution, time.Time, error) {
 	if ctx.Err() != nil {
 		return nil, time.Time{}, ctx.Err()
 	}
@@ -126,7 +126,7 @@ func (e *Engine) claim(ctx context.Context, partition string, limit int) ([]*sto
 		return nil, time.Time{}, err
 	}
 	now := e.clock.now()
-	q := store.DueQuery{Now: now, Hold: e.cfg.PickupWithin, Limit: limit, Partition: partition}
+	q := store.DueQuery{Now: now, Hold: e.cfg.PickupWithin, Limit: limit, Partition: partition, Sagas: sagas}
 	if partition == "" {
 		q.NotPartitions = e.worked.names()
 	}
@@ -254,7 +254,21 @@ func (w *worked) names() (out []string) {
 	return out
 }
 
-// WorkStore claims due executions of a partition ("": of all) and handles them,
+// names lists the sagas that are registered here: not nil.
+func (e *Engine) names() []string {
+	e.plans.RLock()
+	defer e.plans.RUnlock()
+	names := make([]string, 0, len(e.plans.latest))
+	for name := range e.plans.latest {
+		names = append(names, name)
+	}
+	if len(names) > store.MaxFilter {
+		return nil
+	}
+	return names
+}
+
+// WorkStore claims due executions of the registered sagas in a partition ("": in all) and handles them,
 // each on a slot of its own, until ctx is done; then it waits for what it has
 // begun and returns nil. Consumers call it while their broker is away; an engine
 // without a Publisher lives on it. It goes on after errors of the store, more
@@ -280,7 +294,7 @@ func (e *Engine) WorkStore(ctx context.Context, partition string, slots *Slots) 
 			for n < sweepBatch && slots.TryAcquire() {
 				n++
 			}
-			xs, now, err := e.claim(ctx, partition, n)
+			xs, now, err := e.claim(ctx, partition, e.names(), n)
 			if ctx.Err() == nil {
 				e.stats.swept(now, e.clock.now(), len(xs), lag(xs, now), err)
 			}

@@ -355,6 +355,9 @@ type DueQuery struct {
 	// NotPartitions and NotSagas are paused: their executions are passed over
 	// and stay due.
 	NotPartitions, NotSagas []string
+	// Sagas, if not nil, are those whose executions are wanted: others are
+	// passed over and stay due.
+	Sagas []string
 }
 
 // A Lease is the token of an open attempt: everything that speaks of an

@@ -231,10 +231,10 @@ func (q *DueQuery) Validate() error {
 	var v validator
 	v.must(q.Limit >= 1, "limit", "is below 1")
 	v.must(q.Hold >= 0, "hold", "is negative")
-	for _, list := range [][]string{q.NotPartitions, q.NotSagas} {
-		v.must(len(list) <= MaxFilter, "excluded names", "are more than a query takes")
+	for _, list := range [][]string{q.NotPartitions, q.NotSagas, q.Sagas} {
+		v.must(len(list) <= MaxFilter, "names", "are more than a query takes")
 		for _, s := range list {
-			v.text("excluded name", s, MaxName)
+			v.text("name", s, MaxName)
 		}
 	}
 	v.time("now", q.Now)

@@ -24,8 +24,9 @@ func (s *Store) ClaimDue(ctx context.Context, q store.DueQuery) ([]*store.Execut
 		if p.at > now.UnixMicro() || len(rows) == q.Limit {
 			break
 		}
-		paused := slices.Contains(q.NotPartitions, r.x.Partition) || slices.Contains(q.NotSagas, r.x.Saga)
-		if !paused && !r.lock.locked() {
+		passed := slices.Contains(q.NotPartitions, r.x.Partition) || slices.Contains(q.NotSagas, r.x.Saga) ||
+			q.Sagas != nil && !slices.Contains(q.Sagas, r.x.Saga)
+		if !passed && !r.lock.locked() {
 			rows = append(rows, r)
 		}
 	}
