@@ -11,25 +11,6 @@ import (
 	"github.com/leveret-go/leveret/saga"
 )
 
-// A workerView is a worker in JSON.
-type workerView struct {
-	ID           string               `json:"id"`
-	Name         string               `json:"name"`
-	Host         string               `json:"host"`
-	PID          int                  `json:"pid"`
-	Alive        bool                 `json:"alive"`
-	Paused       bool                 `json:"paused,omitempty"`
-	Draining     bool                 `json:"draining,omitempty"`
-	StartedAt    time.Time            `json:"started_at"`
-	SeenAt       time.Time            `json:"seen_at"`
-	SweptAt      time.Time            `json:"swept_at,omitzero"`
-	EverySeconds float64              `json:"every_seconds"`
-	Partitions   map[string]int       `json:"partitions"`
-	Sagas        []saga.WorkerSaga    `json:"sagas"`
-	Running      int                  `json:"running"`
-	Attempts     []saga.WorkerAttempt `json:"attempts,omitempty"`
-}
-
 // workers lists the processes that work on the store.
 func workers(ctx context.Context, c *call) error {
 	return c.with(ctx, func(s *session) error {
@@ -44,11 +25,7 @@ func workers(ctx context.Context, c *call) error {
 		t := &table{heads: []string{"WORKER", "STATE", "RUNNING", "PARTITIONS", "SEEN", "SWEPT", "SAGAS"}, flex: 6}
 		for _, w := range all {
 			if c.json() {
-				err := c.line(workerView{
-					w.ID, w.Name, w.Host, w.PID, w.Alive, w.Paused, w.Draining, w.StartedAt, w.SeenAt, w.SweptAt, w.Every.Seconds(),
-					w.Partitions, w.Sagas, w.Running, w.Attempts,
-				})
-				if err != nil {
+				if err := c.line(w); err != nil {
 					return err
 				}
 			}
