@@ -190,19 +190,19 @@ func FromExecution(x *store.Execution) (*Execution, error) {
 
 // Store returns the row as a record that shares nothing with r but strings.
 func (r *Execution) Store() (*store.Execution, error) {
-	x := &store.Execution{
-		ID: r.ID, Saga: r.Saga, Version: r.Version, Partition: r.Partition,
-		Resource: store.Resource{Type: r.ResourceType, ID: r.ResourceID}, Key: r.Key,
-		Status: r.Status, Direction: r.Direction, Step: r.Step, Epoch: r.Epoch,
-		State: json.RawMessage(r.State), Initial: raw(r.Initial), Checkpoint: raw(r.Checkpoint),
-		DueAt: timePtr(r.DueAt), WakeAt: timePtr(r.WakeAt), OfferedAt: timePtr(r.OfferedAt),
-		Tries: r.Tries, Resumes: r.Resumes, Turn: r.Turn, Reason: r.Reason, ReasonBy: r.ReasonBy,
-		RerunOf: copyID(r.RerunOf), RerunAs: copyID(r.RerunAs), ErasedAt: timePtr(r.ErasedAt), TraceParent: r.TraceParent,
-		Follows: copyID(r.Follows), ReplacedBy: copyID(r.ReplacedBy), ContinuedAs: copyID(r.ContinuedAs), Continues: copyID(r.Continues),
-		CreatedAt: r.CreatedAt.Time, Deadline: timePtr(r.Deadline), UpdatedAt: r.UpdatedAt.Time, ProgressAt: r.ProgressAt.Time,
-		FinishedAt: timePtr(r.FinishedAt), Revision: r.Revision,
+	x, err := r.Fixed()
+	if err != nil {
+		return nil, err
 	}
-	var err error
+	x.Saga, x.Version, x.Partition, x.Key = r.Saga, r.Version, r.Partition, r.Key
+	x.Resource = store.Resource{Type: r.ResourceType, ID: r.ResourceID}
+	x.Status, x.Direction, x.Step, x.Epoch = r.Status, r.Direction, r.Step, r.Epoch
+	x.State, x.Initial, x.Checkpoint = json.RawMessage(r.State), raw(r.Initial), raw(r.Checkpoint)
+	x.DueAt, x.WakeAt, x.OfferedAt = timePtr(r.DueAt), timePtr(r.WakeAt), timePtr(r.OfferedAt)
+	x.Tries, x.Resumes, x.Turn, x.Reason, x.ReasonBy = r.Tries, r.Resumes, r.Turn, r.Reason, r.ReasonBy
+	x.RerunOf, x.RerunAs, x.ErasedAt, x.TraceParent = copyID(r.RerunOf), copyID(r.RerunAs), timePtr(r.ErasedAt), r.TraceParent
+	x.Follows, x.ReplacedBy, x.ContinuedAs = copyID(r.Follows), copyID(r.ReplacedBy), copyID(r.ContinuedAs)
+	x.UpdatedAt, x.ProgressAt, x.FinishedAt = r.UpdatedAt.Time, r.ProgressAt.Time, timePtr(r.FinishedAt)
 	if x.Ledger, err = decodeLedger(r.Ledger); err != nil {
 		return nil, fmt.Errorf("rows: execution %s: %w", r.ID, err)
 	}
@@ -237,6 +237,15 @@ func (r *Execution) Store() (*store.Execution, error) {
 	if x.Inbox, err = decodeInbox(r.Inbox); err != nil {
 		return nil, fmt.Errorf("rows: execution %s: decode inbox: %w", r.ID, err)
 	}
+	return x, nil
+}
+
+// Fixed returns what of the record an update must leave as it is, and nothing
+// else; see [store.ValidateUpdate].
+func (r *Execution) Fixed() (*store.Execution, error) {
+	x := &store.Execution{
+		ID: r.ID, CreatedAt: r.CreatedAt.Time, Deadline: timePtr(r.Deadline), Continues: copyID(r.Continues), Revision: r.Revision,
+	}
 	if r.Parent != nil {
 		x.Parent = &store.Parent{Execution: *r.Parent, Step: deref(r.ParentStep), Key: deref(r.ParentKey)}
 	}
@@ -246,17 +255,6 @@ func (r *Execution) Store() (*store.Execution, error) {
 		}
 	}
 	return x, nil
-}
-
-// Fixed returns what of the record an update must leave as it is, and nothing
-// else; see [store.ValidateUpdate].
-func (r *Execution) Fixed() (*store.Execution, error) {
-	fixed := Execution{
-		ID: r.ID, Revision: r.Revision, CreatedAt: r.CreatedAt, Deadline: r.Deadline,
-		Parent: r.Parent, ParentStep: r.ParentStep, ParentKey: r.ParentKey, Continues: r.Continues, Tags: r.Tags,
-		Ledger: "[]",
-	}
-	return fixed.Store()
 }
 
 // HasState reports whether the state of x and its initial one are byte for byte
