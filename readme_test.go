@@ -48,23 +48,39 @@ func TestTablesNameEveryField(t *testing.T) {
 	}
 }
 
+// Go code of the README and the guides is part of a program or of an example;
+// blocks marked "output" are what one of these prints.
 func TestCodeIsCompiled(t *testing.T) {
-	var sources []string
+	var sources, outputs []string
+	comment := regexp.MustCompile(`(?m)^\s*// ?`)
 	walk(t, ".go", func(file, text string) {
-		if strings.HasPrefix(file, "examples/") || strings.HasSuffix(file, "example_test.go") {
+		if ok, _ := path.Match("example*_test.go", path.Base(file)); ok || strings.HasPrefix(file, "examples/") {
 			sources = append(sources, unindent(text))
+			outputs = append(outputs, unindent(text), comment.ReplaceAllString(text, ""))
 		}
 	})
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, "README.md"), -1)
-	if len(blocks) == 0 {
-		t.Fatal("README.md has no Go code")
-	}
-	for _, b := range blocks {
-		code := unindent(b[1])
-		if !slices.ContainsFunc(sources, func(s string) bool { return strings.Contains(s, code) }) {
-			t.Errorf("README.md: this code stands in no examples/… and no …example_test.go, word for word:\n%s", b[1])
+	block := regexp.MustCompile("(?s)```(go|output)\n(.*?)```")
+	compiled := func(file, text string) {
+		blocks := block.FindAllStringSubmatch(text, -1)
+		if len(blocks) == 0 {
+			t.Errorf("%s has no Go code", file)
+		}
+		for _, b := range blocks {
+			in, code := sources, unindent(b[2])
+			if b[1] == "output" {
+				in = outputs
+			}
+			if !slices.ContainsFunc(in, func(s string) bool { return strings.Contains(s, code) }) {
+				t.Errorf("%s: this %s stands in no examples/… and no example…_test.go, word for word:\n%s", file, b[1], b[2])
+			}
 		}
 	}
+	compiled("README.md", read(t, "README.md"))
+	walk(t, ".md", func(file, text string) {
+		if strings.HasPrefix(file, "docs/guides/") && strings.Contains(text, "```go") {
+			compiled(file, text)
+		}
+	})
 }
 
 func TestLinksExist(t *testing.T) {

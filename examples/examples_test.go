@@ -38,6 +38,27 @@ order 3: completed, charge "ch_3"
 	}
 }
 
+func TestAgentLoopRepeatsNoCallThatWasAnswered(t *testing.T) {
+	t.Parallel()
+	want := `user:  A weekend in Lisbon, please.
+   model, call 1, sees 1 lines
+   model, call 2, sees 2 lines
+agent: How much may it cost?
+user:  400
+   model, call 3, sees 4 lines
+   model, call 4, sees 5 lines
+   model, call 5, sees 5 lines
+agent: Hotel Tejo, for 380?
+user:  Yes!
+   model, call 6, sees 7 lines
+agent: Booked: Hotel Tejo
+completed
+`
+	if got, log := output(t, build(t, "agentloop")); got != want {
+		t.Errorf("printed:\n%s\nwant:\n%s\nlog:\n%s", got, want, log)
+	}
+}
+
 func TestRabbitMQStarterAndWorker(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
