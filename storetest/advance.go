@@ -42,8 +42,7 @@ var advanceCases = []testCase{
 			x := e.empty()
 			e.ok(e.s.Create(e.Context(), x))
 			for _, y := range []*store.Execution{e.full(), e.full(), e.empty()} {
-				y.ID, y.CreatedAt, y.Revision = x.ID, x.CreatedAt, x.Revision
-				e.ok(a.Advance(e.Context(), y, store.Change{}))
+				e.ok(a.Advance(e.Context(), become(y, x), store.Change{}))
 				e.same("after Advance", e.get(x.ID), y)
 				x = y
 			}
@@ -112,10 +111,11 @@ var advanceCases = []testCase{
 				woken := e.create(func(x *store.Execution) { x.DueAt, x.OfferedAt = at(time.Hour), at(0) })
 				e.record(x.ID, closed(x.ID, "pay", 1))
 				x = e.get(x.ID)
-				full.ID, full.CreatedAt, full.Revision = x.ID, x.CreatedAt, x.Revision
+				become(full, x)
 				for _, y := range []*store.Execution{full, created} { // ids are never the same twice
-					y.RerunOf, y.RerunAs = &uuid.UUID{1}, &uuid.UUID{2}
+					y.RerunOf, y.RerunAs, y.Follows, y.ReplacedBy, y.ContinuedAs = &uuid.UUID{1}, &uuid.UUID{2}, &uuid.UUID{3}, &uuid.UUID{4}, &uuid.UUID{5}
 				}
+				created.Parent.Execution, created.Continues = uuid.UUID{6}, &uuid.UUID{7}
 				attempt.Execution, audit.Execution = x.ID, x.ID
 				late := closed(x.ID, "pay", 1)
 				late.Late, late.LateStatus = true, store.AttemptFailed

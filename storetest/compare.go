@@ -53,6 +53,15 @@ func diffValues(path string, got, want reflect.Value) string {
 				return d
 			}
 		}
+	case reflect.Map: // of texts; no map equals an empty one
+		if got.Len() != want.Len() {
+			return fmt.Sprintf("%s: got %d, want %d", path, got.Len(), want.Len())
+		}
+		for _, key := range want.MapKeys() {
+			if v := got.MapIndex(key); !v.IsValid() || v.String() != want.MapIndex(key).String() {
+				return fmt.Sprintf("%s[%q]: got %s, want %s", path, key, cut(fmt.Sprint(v)), cut(want.MapIndex(key).String()))
+			}
+		}
 	default:
 		if got.Interface() != want.Interface() {
 			return fmt.Sprintf("%s: got %s, want %s", path, cut(fmt.Sprintf("%#v", got)), cut(fmt.Sprintf("%#v", want)))
@@ -87,12 +96,16 @@ func (e *env) fillValue(v reflect.Value) {
 		v.SetString(string(store.AttemptAbandoned))
 	case *store.Turn:
 		v.SetString(string(store.TurnCancel))
+	case *store.GateKind:
+		v.SetString(string(store.GateSignal))
 	case *uuid.UUID:
 		v.Set(reflect.ValueOf(uuid.Must(uuid.NewV7())))
 	case *time.Time:
 		v.Set(reflect.ValueOf(base.Add(time.Duration(e.n)*time.Hour + time.Duration(e.n)*time.Microsecond)))
 	case *json.RawMessage:
 		v.SetBytes(fmt.Appendf(nil, `{"n": %d}`, e.n))
+	case *map[string]string:
+		v.Set(reflect.ValueOf(map[string]string{"a.tag": fmt.Sprintf("text %d", e.n), "b": "\u00fc \"quoted\""}))
 	default:
 		switch v.Kind() {
 		case reflect.String:
@@ -133,6 +146,14 @@ func (e *env) empty() *store.Execution {
 		ID: uuid.Must(uuid.NewV7()), Saga: e.tag + "-saga", Partition: e.tag,
 		Status: store.StatusCompleted, Direction: store.DirectionExecute, State: []byte(`{}`),
 	}
+}
+
+// become makes y a later version of x: the same execution, with what an update
+// must leave as it is.
+func become(y, x *store.Execution) *store.Execution {
+	y.ID, y.CreatedAt, y.Revision = x.ID, x.CreatedAt, x.Revision
+	y.Parent, y.Continues, y.Deadline, y.Tags = x.Parent, x.Continues, x.Deadline, x.Tags
+	return y
 }
 
 // fields calls f for everything in the struct that p points at that has this

@@ -35,8 +35,7 @@ var valueCases = []testCase{
 			e.ok(e.s.Create(e.Context(), x))
 			for _, y := range []*store.Execution{e.full(), e.full(), e.empty()} {
 				e.update(x.ID, func(x *store.Execution) store.Change {
-					y.ID, y.CreatedAt, y.Revision = x.ID, x.CreatedAt, x.Revision
-					*x = *y.Clone()
+					*x = *become(y, x.Clone()).Clone()
 					return store.Change{}
 				})
 				y.Revision++

@@ -8,10 +8,11 @@
 // The way to a store is this:
 //
 //   - Keep an execution as one value, here as JSON, and beside it only what the
-//     database has to search for: the start key, the resource, the due time and
-//     the time of the last progress. What is JSON already (the state, the state
-//     at the start, the checkpoint) stays out of that value: it is kept byte for
-//     byte, and a JSON encoder would rewrite it.
+//     database has to search for: the start key, the resource, the parent, the
+//     due time, the time of the last progress and what is waited for. What is
+//     JSON already (the state, the state at the start, the checkpoint, payloads)
+//     stays out of that value: it is kept byte for byte, and a JSON encoder would
+//     rewrite it.
 //   - Let Validate of package store decide what is refused, before anything is
 //     written. Then every store refuses the same.
 //   - Put every write into one transaction, and let only Commit make it seen.
@@ -53,11 +54,13 @@ CREATE TABLE IF NOT EXISTS identity (one INTEGER PRIMARY KEY CHECK (one = 1), id
 CREATE TABLE IF NOT EXISTS executions (
 	id BLOB PRIMARY KEY, body TEXT NOT NULL, state BLOB NOT NULL, initial BLOB, checkpoint BLOB,
 	saga TEXT NOT NULL, key TEXT, partition TEXT NOT NULL, type TEXT NOT NULL, resource TEXT NOT NULL,
-	due INTEGER, progress INTEGER
+	parent BLOB, parent_step TEXT, due INTEGER, progress INTEGER, gate TEXT
 );
 CREATE UNIQUE INDEX IF NOT EXISTS executions_key ON executions (saga, key) WHERE key IS NOT NULL;
 CREATE INDEX IF NOT EXISTS executions_due ON executions (due, id) WHERE due IS NOT NULL;
 CREATE INDEX IF NOT EXISTS executions_progress ON executions (progress, id) WHERE progress IS NOT NULL;
+CREATE INDEX IF NOT EXISTS executions_waiting ON executions (saga, gate, progress, id) WHERE gate IS NOT NULL;
+CREATE INDEX IF NOT EXISTS executions_parent ON executions (parent, id) WHERE parent IS NOT NULL;
 CREATE INDEX IF NOT EXISTS executions_resource ON executions (type, resource, id);
 CREATE TABLE IF NOT EXISTS attempts (
 	seq INTEGER PRIMARY KEY AUTOINCREMENT, execution BLOB NOT NULL,
@@ -161,6 +164,9 @@ func (s *Store) WithLock(ctx context.Context, id uuid.UUID, fn func(*store.Execu
 		}
 		x = x.Clone() // fn may have kept parts of it
 		x.Revision++
+		if c.Erase {
+			x.Tags = nil
+		}
 		written = x
 		return apply(ctx, tx, x, c)
 	})
@@ -168,6 +174,28 @@ func (s *Store) WithLock(ctx context.Context, id uuid.UUID, fn func(*store.Execu
 		return nil, err
 	}
 	return written, nil
+}
+
+// Live implements [store.Store].
+func (s *Store) Live(ctx context.Context, saga, key string) (*store.Execution, error) {
+	list, err := find(ctx, s.readers, `saga = ? AND key = ?`, saga, key) // the column is NULL where the key is not held
+	if err == nil && len(list) == 0 {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return nil, end(ctx, err)
+	}
+	return list[0], nil
+}
+
+// Children implements [store.Store].
+func (s *Store) Children(ctx context.Context, q store.ChildQuery) ([]*store.Execution, error) {
+	if err := q.Validate(); err != nil {
+		return nil, err
+	}
+	list, err := find(ctx, s.readers, `parent = ? AND id > ? AND (? = '' OR parent_step = ?) ORDER BY id LIMIT ?`,
+		q.Parent[:], q.After[:], q.Step, q.Step, q.Limit)
+	return list, end(ctx, err)
 }
 
 // Attempts implements [store.Store].
@@ -210,6 +238,12 @@ func (s *Store) Stalled(ctx context.Context, q store.StalledQuery) ([]*store.Exe
 	if q.After != nil {
 		where, args = where+` AND (progress, id) > (?, ?)`, append(args, micros(q.After.ProgressAt), q.After.ID[:])
 	}
+	if q.Saga != "" {
+		where, args = where+` AND saga = ?`, append(args, q.Saga)
+	}
+	if q.Gate != "" {
+		where, args = where+` AND gate = ?`, append(args, q.Gate)
+	}
 	list, err := find(ctx, s.readers, where+` ORDER BY progress, id LIMIT ?`, append(args, q.Limit)...)
 	return list, end(ctx, err)
 }
@@ -229,19 +263,20 @@ func (s *Store) ClaimDue(ctx context.Context, q store.DueQuery) (claimed []*stor
 		return nil, err
 	}
 	now := store.Micros(q.Now)
-	paused := [2]string{}
-	for i, names := range [][]string{q.NotPartitions, q.NotSagas} {
+	lists := [3]string{}
+	for i, names := range [][]string{q.NotPartitions, q.NotSagas, q.Sagas} {
 		list, err := json.Marshal(append([]string{}, names...)) // [] for none, not null
 		if err != nil {
 			return nil, err
 		}
-		paused[i] = string(list)
+		lists[i] = string(list)
 	}
 	err = s.write(ctx, func(tx *sql.Tx) error {
 		claimed, err = find(ctx, tx, `due <= ? AND (? = '' OR partition = ?)
 			AND partition NOT IN (SELECT value FROM json_each(?)) AND saga NOT IN (SELECT value FROM json_each(?))
+			AND (? OR saga IN (SELECT value FROM json_each(?)))
 			ORDER BY due, id LIMIT ?`,
-			micros(now), q.Partition, q.Partition, paused[0], paused[1], q.Limit)
+			micros(now), q.Partition, q.Partition, lists[0], lists[1], q.Sagas == nil, lists[2], q.Limit)
 		for _, x := range claimed {
 			due, offered := store.Micros(now.Add(q.Hold)), now
 			x.DueAt = &due
@@ -369,11 +404,14 @@ func apply(ctx context.Context, tx *sql.Tx, x *store.Execution, c store.Change) 
 		if err != nil {
 			return err
 		}
-		if y.Status.Finished() || y.Status == store.StatusHalted {
+		if y.Status.Finished() || y.Status == store.StatusHalted && !w.Release {
 			continue
 		}
 		y.Revision++
-		if y.Attempt == nil {
+		if w.Release {
+			y.Follows = nil
+		}
+		if y.Attempt == nil && y.Status != store.StatusHalted {
 			if at := store.Micros(w.At); y.DueAt == nil || y.DueAt.After(at) {
 				y.DueAt = &at
 			}
@@ -464,8 +502,8 @@ func insert(ctx context.Context, tx *sql.Tx, x *store.Execution) error {
 
 // save writes an execution over its row: all of it, and the columns to search.
 func save(ctx context.Context, tx *sql.Tx, x *store.Execution) error {
-	var key, due, progress any // NULL
-	if x.Key != "" && x.Status.HoldsKey() {
+	var key, parent, parentStep, due, progress, gate any // NULL
+	if x.HoldsKey() {
 		key = x.Key
 		var holder uuid.UUID
 		err := tx.QueryRowContext(ctx, `SELECT id FROM executions WHERE saga = ? AND key = ? AND id <> ?`, x.Saga, x.Key, x.ID[:]).Scan(&holder)
@@ -482,15 +520,62 @@ func save(ctx context.Context, tx *sql.Tx, x *store.Execution) error {
 	if !x.Status.Finished() {
 		progress = micros(x.ProgressAt)
 	}
-	body := *x
-	body.State, body.Initial, body.Checkpoint = nil, nil, nil
-	encoded, err := json.Marshal(body)
+	if x.Status == store.StatusWaiting && x.Gate != nil && !x.Gate.Open {
+		gate = x.Gate.Kind
+	}
+	if x.Parent != nil {
+		parent, parentStep = x.Parent.Execution[:], x.Parent.Step
+	}
+	encoded, err := encode(x)
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `UPDATE executions SET body = ?, state = ?, initial = ?, checkpoint = ?, saga = ?, key = ?, partition = ?, type = ?, resource = ?, due = ?, progress = ? WHERE id = ?`,
-		string(encoded), []byte(x.State), []byte(x.Initial), []byte(x.Checkpoint), x.Saga, key, x.Partition, x.Resource.Type, x.Resource.ID, due, progress, x.ID[:])
+	_, err = tx.ExecContext(ctx, `UPDATE executions SET body = ?, state = ?, initial = ?, checkpoint = ?, saga = ?, key = ?,
+		partition = ?, type = ?, resource = ?, parent = ?, parent_step = ?, due = ?, progress = ?, gate = ? WHERE id = ?`,
+		encoded, []byte(x.State), []byte(x.Initial), []byte(x.Checkpoint), x.Saga, key,
+		x.Partition, x.Resource.Type, x.Resource.ID, parent, parentStep, due, progress, gate, x.ID[:])
 	return err
+}
+
+// A body is what an execution's row keeps as one value.
+type body struct {
+	store.Execution
+	Payloads [][]byte // byte for byte: those of the gate's choices, and of the inbox
+}
+
+func encode(x *store.Execution) (string, error) {
+	b := body{Execution: *x.Clone()}
+	b.State, b.Initial, b.Checkpoint = nil, nil, nil
+	for _, p := range payloads(&b.Execution) {
+		b.Payloads = append(b.Payloads, *p)
+		*p = nil
+	}
+	encoded, err := json.Marshal(b)
+	return string(encoded), err
+}
+
+func decode(encoded []byte) (*store.Execution, error) {
+	b := new(body)
+	if err := json.Unmarshal(encoded, b); err != nil {
+		return nil, err
+	}
+	for i, p := range payloads(&b.Execution) {
+		*p = b.Payloads[i]
+	}
+	return &b.Execution, nil
+}
+
+// payloads lists where x has JSON that is not its own, always in the same order.
+func payloads(x *store.Execution) (list []*json.RawMessage) {
+	if x.Gate != nil {
+		for i := range x.Gate.Choices {
+			list = append(list, &x.Gate.Choices[i].Payload)
+		}
+	}
+	for i := range x.Inbox {
+		list = append(list, &x.Inbox[i].Payload)
+	}
+	return list
 }
 
 func micros(t time.Time) int64 { return store.Micros(t).UnixMicro() }
@@ -525,8 +610,8 @@ func find(ctx context.Context, q querier, where string, args ...any) ([]*store.E
 		if err := rows.Scan(&body, &state, &initial, &checkpoint); err != nil {
 			return nil, err
 		}
-		x := new(store.Execution)
-		if err := json.Unmarshal(body, x); err != nil {
+		x, err := decode(body)
+		if err != nil {
 			return nil, err
 		}
 		x.State, x.Initial, x.Checkpoint = state, initial, checkpoint
