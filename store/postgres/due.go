@@ -68,8 +68,9 @@ func (s *Store) ClaimDue(ctx context.Context, q store.DueQuery) ([]*store.Execut
 
 // claimDue returns the text and values for a query. For all the planner knows,
 // coalesce leaves half of the rows: it must not learn from statistics that few
-// are left by <> ALL, and look for these another way than in the order of the
-// index, which is the right one as soon as what is paused is not most of them.
+// are left by <> ALL or = ANY, and look for these another way than in the order
+// of the index, which is the right one as soon as what is passed over is not most
+// of them.
 func (s *statements) claimDue(q *store.DueQuery) (string, []any) {
 	args := []any{store.Micros(q.Now), store.Micros(q.Now.Add(q.Hold))}
 	where := ""
@@ -85,6 +86,9 @@ func (s *statements) claimDue(q *store.DueQuery) (string, []any) {
 	}
 	if len(q.NotSagas) > 0 {
 		and("coalesce(saga <> ALL ($%d::text[]), true)", q.NotSagas)
+	}
+	if q.Sagas != nil {
+		and("coalesce(saga = ANY ($%d::text[]), false)", q.Sagas)
 	}
 	return fmt.Sprintf(s.claim, where, q.Limit), args
 }

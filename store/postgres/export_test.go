@@ -13,6 +13,8 @@ func (s *Store) ClaimSQL(q store.DueQuery) (string, []any) { return s.sql.claimD
 func (s *Store) RenewSQL() string                          { return s.sql.renew }
 func (s *Store) DeleteSQL() string                         { return s.sql.delete }
 
+func (s *Store) LiveSQL() string     { return s.sql.live }
+func (s *Store) ChildrenSQL() string { return s.sql.children }
 func (s *Store) HolderSQL() string   { return s.sql.holder }
 func (s *Store) ConflictSQL() string { return s.sql.conflict }
 
@@ -38,6 +40,9 @@ func (s *Store) CountSQL(f store.Filter, by []store.Dimension, most int) string 
 func (s *Store) Connections() (pool, control, lists int32) {
 	return s.pool.Stat().AcquiredConns(), s.control.Stat().AcquiredConns(), s.listing.Stat().AcquiredConns()
 }
+
+// Newest is the version of the schema that this library has.
+var Newest = len(migrations)
 
 var Fits = fits
 

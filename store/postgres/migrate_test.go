@@ -65,7 +65,7 @@ func TestSchemaIsCheckedAtFirstUse(t *testing.T) {
 	dsn := testenv.Postgres(t)
 	pool := newPool(t, dsn)
 	s := open(t, dsn, nil)
-	missing := store.SchemaError{Code: store.SchemaMissing, Want: 2}
+	missing := store.SchemaError{Code: store.SchemaMissing, Want: postgres.Newest}
 	wantSchemaError(t, s.CheckSchema(t.Context()), missing)
 	_, err := s.ID(t.Context())
 	wantSchemaError(t, err, missing)
@@ -86,12 +86,12 @@ func TestSchemaIsCheckedAtFirstUse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	newer(3, 2)
+	newer(postgres.Newest+1, postgres.Newest)
 	if err := open(t, dsn, nil).Create(t.Context(), execution()); err != nil {
 		t.Errorf("a newer schema that supports this library: %v", err)
 	}
-	newer(7, 5)
-	tooNew := store.SchemaError{Code: store.SchemaTooNew, Have: 7, Want: 5}
+	newer(postgres.Newest+5, postgres.Newest+3)
+	tooNew := store.SchemaError{Code: store.SchemaTooNew, Have: postgres.Newest + 5, Want: postgres.Newest + 3}
 	s = open(t, dsn, nil)
 	wantSchemaError(t, s.Create(t.Context(), execution()), tooNew)
 	wantSchemaError(t, s.Migrate(t.Context()), tooNew)
@@ -122,7 +122,7 @@ func TestOperatorsRunTheSQLThemselves(t *testing.T) {
 	dsn := testenv.Postgres(t)
 	s := open(t, dsn, &postgres.Config{Schema: "ops"})
 	sql := s.MigrationSQL(0)
-	if got := s.MigrationSQL(2); got != "" {
+	if got := s.MigrationSQL(postgres.Newest); got != "" {
 		t.Errorf("from the newest version: %q", got)
 	}
 	conn, err := pgx.Connect(t.Context(), dsn)

@@ -16,19 +16,24 @@ import (
 )
 
 // Of 100,000 executions every 40th is unfinished and every 50th failed; of the
-// unfinished ones half are due. Each has an attempt and an audit entry.
+// unfinished ones half are due. Each has an attempt, an audit entry and a tag,
+// and every tenth a parent.
 const fill = `ALTER TABLE saga.executions SET (autovacuum_enabled = false);
 INSERT INTO saga.executions (id, saga, version, partition, resource_type, resource_id, key, status, direction, step, epoch, ledger,
-	due_at, tries, resumes, failure_class, reason, trace_parent, created_at, updated_at, progress_at, finished_at, revision, state)
+	due_at, tries, resumes, failure_class, reason, trace_parent, created_at, updated_at, progress_at, finished_at, revision, state,
+	tags, parent, parent_step, parent_key, waits_at, waits_since)
 SELECT (lpad(to_hex(n), 8, '0') || '-0000-7000-8000-000000000000')::uuid, 'order', 1, 'default', 'order', (n / 2)::text, n::text,
 	status, 'execute', 'pay', 0, '[]', CASE WHEN status = 'running' THEN at END, 0, 0,
-	CASE WHEN status = 'failed' THEN 'declined' END, '', '', at, at, at, CASE WHEN status <> 'running' THEN at END, 1, '{}'
+	CASE WHEN status = 'failed' THEN 'declined' END, '', '', at, at, at, CASE WHEN status <> 'running' THEN at END, 1, '{}',
+	json_build_object('customer', (n / 10)::text), CASE WHEN n % 10 = 1 THEN (lpad(to_hex(n - 1), 8, '0') || '-0000-7000-8000-000000000000')::uuid END, 's', n::text,
+	CASE WHEN status = 'running' AND n % 400 = 0 THEN 'turn' END, CASE WHEN status = 'running' AND n % 400 = 0 THEN at END
 FROM (SELECT n, CASE WHEN n % 40 = 0 THEN 'running' WHEN n % 50 = 1 THEN 'failed' ELSE 'completed' END AS status,
 	timestamptz '2026-01-01' + n * interval '1 minute' AS at FROM generate_series(1, 100000) AS n) AS r;
 INSERT INTO saga.attempts (execution, step, direction, epoch, number, worker, status, started_at, lease_until, stack, reason, late, late_status)
 SELECT id, 'pay', 'execute', 0, 1, 'w', 'failed', created_at, created_at, '', '', false, '' FROM saga.executions;
 INSERT INTO saga.audit (execution, at, act, actor, reason, status_before, status_after)
-SELECT id, created_at, 'retry', 'ann', '', 'running', 'running' FROM saga.executions`
+SELECT id, created_at, 'retry', 'ann', '', 'running', 'running' FROM saga.executions;
+INSERT INTO saga.tags SELECT 'customer', tags ->> 'customer', id FROM saga.executions`
 
 var afterHalf = time.Date(2026, 1, 1, 0, 50000, 0, 0, time.UTC)
 
@@ -73,7 +78,7 @@ func explained(t *testing.T, conn *pgx.Conn, list []planned) {
 
 func analyze(t *testing.T, conn *pgx.Conn) {
 	t.Helper()
-	if _, err := conn.Exec(t.Context(), "ANALYZE saga.executions, saga.attempts, saga.audit"); err != nil {
+	if _, err := conn.Exec(t.Context(), "ANALYZE saga.executions, saga.attempts, saga.audit, saga.tags"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -93,6 +98,12 @@ func TestPlansUseTheIndexes(t *testing.T) {
 		{"Delete of executions", s.DeleteSQL(), "executions_pkey", []any{ids, numbers}},
 		{"Delete of attempts", s.DeleteSQL(), "attempts_pkey", []any{ids, numbers}},
 		{"Delete of audit entries", s.DeleteSQL(), "audit_pkey", []any{ids, numbers}},
+		{"Delete of tags", s.DeleteSQL(), "tags_pkey", []any{ids, numbers}},
+		{"Live", s.LiveSQL(), "executions_holder", []any{"order", "40"}},
+		{"Children", s.ChildrenSQL(), "executions_children", []any{id, uuid.Nil, "", "10"}},
+		{"those who wait for their turn", s.StalledSQL(store.StalledQuery{
+			ProgressBefore: afterHalf, Limit: 100, Saga: "order", Gate: store.GateTurn, After: &store.StalledCursor{ProgressAt: afterHalf, ID: uuid.Nil},
+		}), "executions_waiting", nil},
 		{"Stalled", s.StalledSQL(store.StalledQuery{ProgressBefore: afterHalf, Limit: 100}), "executions_unfinished", nil},
 		{"ForResource", s.ForResourceSQL(store.Resource{Type: "order", ID: "77"}, 10), "executions_resource", nil},
 	}
@@ -101,6 +112,7 @@ func TestPlansUseTheIndexes(t *testing.T) {
 		"ClaimDue of a partition":         {Partition: "default"},
 		"ClaimDue but of all partitions":  {NotPartitions: []string{"default"}}, // all rows are passed over
 		"ClaimDue but of some partitions": {NotPartitions: []string{"a", "b", "c"}},
+		"ClaimDue of some sagas":          {Sagas: []string{"a", "b"}}, // all rows are passed over
 		"ClaimDue but of a saga":          {Partition: "default", NotSagas: []string{"order", "refund"}},
 	} {
 		q.Now, q.Limit = afterHalf, 100
@@ -138,6 +150,9 @@ func TestListsAndCountsUseTheIndexes(t *testing.T) {
 		{name: "completed long ago", filter: store.Filter{Statuses: completed, Finished: old}, index: []string{"executions_finished"}},
 		{name: "finished long ago", filter: store.Filter{Finished: old}, index: []string{"executions_finished"}},
 		{name: "of a resource", filter: store.Filter{Resource: store.Resource{Type: "order", ID: "77"}}, index: []string{"executions_resource"}},
+		{name: "of a key", filter: store.Filter{Keys: []string{"77"}}, index: []string{"executions_start_key"}},
+		{name: "of a parent", filter: store.Filter{Parents: []uuid.UUID{uuid.New()}, Unfinished: true}, index: []string{"executions_children"}},
+		{name: "of a tag", filter: store.Filter{Tags: map[string]string{"customer": "77"}}, index: []string{"tags_pkey"}},
 		{name: "ids", filter: store.Filter{IDs: []uuid.UUID{uuid.New(), uuid.New()}}, index: []string{"executions_pkey"}},
 		{name: "all", walk: true},
 		{name: "of a saga", filter: store.Filter{Sagas: []string{"order"}}, walk: true},

@@ -21,16 +21,19 @@ func (s *Store) ClaimDue(ctx context.Context, q store.DueQuery) ([]*store.Execut
 	until := store.Micros(q.Now.Add(q.Hold))
 	anyDue, due, args := s.anyDue, s.due, []any{now.UnixMicro()}
 	switch {
-	case len(q.NotPartitions)+len(q.NotSagas) > 0:
-		not := make([]any, 2)
-		for i, names := range [][]string{q.NotPartitions, q.NotSagas} {
+	case len(q.NotPartitions)+len(q.NotSagas) > 0 || q.Sagas != nil:
+		lists := make([]any, 3)
+		for i, names := range [][]string{q.NotPartitions, q.NotSagas, q.Sagas} {
 			list, err := json.Marshal(append([]string{}, names...)) // never null, which would exclude all
 			if err != nil {
 				return nil, s.fail(ctx, operation, err)
 			}
-			not[i] = string(list)
+			lists[i] = string(list)
 		}
-		anyDue, due, args = s.anyDueExcept, s.dueExcept, append(append(args, q.Partition), not...)
+		if q.Sagas == nil {
+			lists[2] = ""
+		}
+		anyDue, due, args = s.anyDueExcept, s.dueExcept, append(append(args, q.Partition), lists...)
 	case q.Partition != "":
 		anyDue, due, args = s.anyDueIn, s.dueIn, append(args, q.Partition)
 	}

@@ -74,6 +74,8 @@ func TestQueriesUseIndexes(t *testing.T) {
 	id := uuid.New()
 	stalled := rows.StalledQuery(s.bun.NewSelect().Model(new([]rows.Execution)), s.tables,
 		store.StalledQuery{ProgressBefore: base, After: &store.StalledCursor{ProgressAt: base, ID: id}, Limit: 10})
+	turn := rows.StalledQuery(s.bun.NewSelect().Model(new([]rows.Execution)), s.tables,
+		store.StalledQuery{ProgressBefore: base, Limit: 10, Saga: "saga1", Gate: store.GateTurn, After: &store.StalledCursor{ProgressAt: base, ID: id}})
 	resource := rows.ForResourceQuery(s.bun.NewSelect().Model(new([]rows.Execution)), s.tables, store.Resource{Type: "order", ID: "1"}, 10)
 	check := func(t *testing.T) {
 		for _, q := range []struct {
@@ -85,8 +87,11 @@ func TestQueriesUseIndexes(t *testing.T) {
 			{"due", `SELECT * FROM ` + x + ` WHERE ` + whereDue + ` ORDER BY due_at, id LIMIT ?2`, []any{1, 2}, "saga_executions_due", true},
 			{"due in a partition", `SELECT * FROM ` + x + ` WHERE ` + whereDueIn + ` ORDER BY due_at, id LIMIT ?3`, []any{1, "p", 2}, "saga_executions_due", true},
 			{"any due", `SELECT EXISTS (SELECT 1 FROM ` + x + ` WHERE ` + whereDueIn + `)`, []any{1, "p"}, "COVERING INDEX saga_executions_due", true},
-			{"due but paused", `SELECT * FROM ` + x + ` WHERE ` + whereDueExcept + ` ORDER BY due_at, id LIMIT ?5`, []any{1, "", "[]", "[]", 2}, "saga_executions_due", true},
-			{"any due but paused", `SELECT EXISTS (SELECT 1 FROM ` + x + ` WHERE ` + whereDueExcept + `)`, []any{1, "", "[]", "[]"}, "saga_executions_due", true},
+			{"due but paused", `SELECT * FROM ` + x + ` WHERE ` + whereDueExcept + ` ORDER BY due_at, id LIMIT ?6`, []any{1, "", "[]", "[]", "", 2}, "saga_executions_due", true},
+			{"any due but paused", `SELECT EXISTS (SELECT 1 FROM ` + x + ` WHERE ` + whereDueExcept + `)`, []any{1, "", "[]", "[]", ""}, "saga_executions_due", true},
+			{"due of some sagas", `SELECT * FROM ` + x + ` WHERE ` + whereDueExcept + ` ORDER BY due_at, id LIMIT ?6`, []any{1, "", "[]", "[]", `["a"]`, 2}, "saga_executions_due", true},
+			{"children", `SELECT * FROM ` + x + ` WHERE ` + whereChild + ` ORDER BY id LIMIT ?4`, []any{id.String(), "", "", 2}, "saga_executions_children", true},
+			{"waiting at a gate", turn.String(), nil, "saga_executions_waiting", true},
 			{"key", `SELECT id FROM ` + x + ` WHERE ` + whereHolder, []any{"s", "k"}, "saga_executions_holder", true},
 			{"id", `SELECT * FROM ` + x + ` WHERE id = ?1`, []any{id.String()}, "sqlite_autoindex_saga_executions_1", true},
 			{"update", updateSQL(x, false, nil), make([]any, len(rows.UpdateColumns)+len(rows.RareColumns)+2), "sqlite_autoindex_saga_executions_1", true},
@@ -136,6 +141,9 @@ func TestListsAndCountsUseIndexes(t *testing.T) {
 			want:   []string{"saga_executions_finished (status=? AND finished_at>? AND finished_at<?)"},
 		},
 		{name: "of a resource", filter: store.Filter{Resource: store.Resource{Type: "order", ID: "7"}}, want: []string{"saga_executions_resource"}},
+		{name: "of a key", filter: store.Filter{Keys: []string{"k4"}}, want: []string{"saga_executions_start_key"}},
+		{name: "of a parent", filter: store.Filter{Parents: []uuid.UUID{uuid.New()}, Unfinished: true}, want: []string{"saga_executions_children"}},
+		{name: "of a tag", filter: store.Filter{Tags: map[string]string{"customer": "7"}}, want: []string{"saga_tags"}},
 		{name: "ids", filter: store.Filter{IDs: []uuid.UUID{uuid.New(), uuid.New()}}, want: []string{"sqlite_autoindex_saga_executions_1 (id=?)"}},
 		{name: "all", walk: true},
 		{name: "of a saga", filter: store.Filter{Sagas: []string{"saga1"}}, walk: true},

@@ -66,9 +66,11 @@ var indexed = []string{"saga", "partition", "resource_type", "resource_id", "key
 const (
 	whereDue   = `due_at IS NOT NULL AND due_at <= ?1`
 	whereDueIn = whereDue + ` AND "partition" = ?2`
-	// The names that are left out are in two JSON arrays.
+	// The names that are left out, and the sagas that are wanted, if not all, are
+	// in JSON arrays.
 	whereDueExcept = whereDue + ` AND (?2 = '' OR "partition" = ?2)
-	AND "partition" NOT IN (SELECT value FROM json_each(?3)) AND saga NOT IN (SELECT value FROM json_each(?4))`
+	AND "partition" NOT IN (SELECT value FROM json_each(?3)) AND saga NOT IN (SELECT value FROM json_each(?4))
+	AND (?5 = '' OR saga IN (SELECT value FROM json_each(CASE ?5 WHEN '' THEN '[]' ELSE ?5 END)))`
 	whereHolder   = `saga = ?1 AND "key" = ?2 AND "key" <> '' AND ` + rows.HoldsKey
 	whereOpponent = `(saga, "key") = (SELECT r.saga, r."key" FROM %s AS r WHERE r.id = ?1) AND "key" <> '' AND ` + rows.HoldsKey + ` AND id <> ?1`
 	whereChild    = `parent = ?1 AND id > ?2 AND (?3 = '' OR parent_step = ?3)`
@@ -117,7 +119,7 @@ WHERE id = ?1 AND ` + rows.Unfinished},
 		{&s.opponent, s.writer, `SELECT id, saga, "key" FROM ` + x + ` WHERE ` + fmt.Sprintf(whereOpponent, x)},
 		{&s.due, s.writer, `SELECT ` + all + ` FROM ` + x + ` WHERE ` + whereDue + ` ORDER BY due_at, id LIMIT ?2`},
 		{&s.dueIn, s.writer, `SELECT ` + all + ` FROM ` + x + ` WHERE ` + whereDueIn + ` ORDER BY due_at, id LIMIT ?3`},
-		{&s.dueExcept, s.writer, `SELECT ` + all + ` FROM ` + x + ` WHERE ` + whereDueExcept + ` ORDER BY due_at, id LIMIT ?5`},
+		{&s.dueExcept, s.writer, `SELECT ` + all + ` FROM ` + x + ` WHERE ` + whereDueExcept + ` ORDER BY due_at, id LIMIT ?6`},
 		{&s.claim, s.writer, `UPDATE ` + x + ` SET due_at = ?2, offered_at = ?3 WHERE id = ?1`},
 		{&s.renew, s.writer, `UPDATE ` + x + ` SET attempt_lease_until = ?1, due_at = ?2,
 	offered_at = CASE WHEN attempt_lease_until <= ?3 THEN NULL ELSE offered_at END,

@@ -3,6 +3,7 @@ package rows
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -49,7 +50,7 @@ func ListQuery(db bun.IDB, t Tables, f *store.Filter, p store.Page) *bun.SelectQ
 		return q.OrderExpr("x.id DESC").Limit(int64(p.Limit) + 1)
 	}
 	ids := union(db, partsOf(f), func(part part) *bun.SelectQuery {
-		q := part.where(f, db.NewSelect().TableExpr(t.Name(Executions)+" AS x").ColumnExpr("x.id"))
+		q := part.where(f, t, db.NewSelect().TableExpr(t.Name(Executions)+" AS x").ColumnExpr("x.id"))
 		if p.After != uuid.Nil {
 			q = q.Where("x.id < ?", p.After)
 		}
@@ -106,7 +107,7 @@ func CountQuery(db bun.IDB, t Tables, f *store.Filter, by []store.Dimension, mos
 		for i, d := range by {
 			q = q.ColumnExpr("? AS ?", bun.Safe(dimensions[d]), bun.Safe(group(i)))
 		}
-		q = part.where(f, q)
+		q = part.where(f, t, q)
 		if f.Finished != (store.Range{}) {
 			q = db.NewSelect().TableExpr("(?) AS x", fenced(q)).ColumnExpr("*")
 		}
@@ -188,7 +189,7 @@ func partsOf(f *store.Filter) []part {
 	if len(wanted) == len(store.Statuses()) {
 		return []part{{}}
 	}
-	if len(f.IDs) > 0 || f.Resource.ID != "" || len(wanted) == 0 {
+	if len(f.IDs) > 0 || f.Resource.ID != "" || len(f.Keys) > 0 || len(f.Parents) > 0 || len(f.Tags) > 0 || len(wanted) == 0 {
 		return []part{{statuses: wanted}}
 	}
 	var unfinished, unsuccessful, completed part
@@ -240,7 +241,7 @@ func attentionStatuses(a store.Attention) []store.Status {
 }
 
 // where restricts a query of executions AS x to the part.
-func (p part) where(f *store.Filter, q *bun.SelectQuery) *bun.SelectQuery {
+func (p part) where(f *store.Filter, t Tables, q *bun.SelectQuery) *bun.SelectQuery {
 	if p.index != "" {
 		q = q.Where(p.index)
 	}
@@ -252,6 +253,14 @@ func (p part) where(f *store.Filter, q *bun.SelectQuery) *bun.SelectQuery {
 	q = among(q, "x.step", f.Steps, false)
 	q = among(q, `x."partition"`, f.Partitions, false)
 	q = among(q, errorClass, f.ErrorClasses, false)
+	q = among(q, "x.key", f.Keys, false)
+	if len(f.Keys) > 0 && !slices.Contains(f.Keys, "") {
+		q = q.Where("x.key <> ''") // what the index has
+	}
+	q = among(q, "x.parent", f.Parents, false)
+	for _, name := range slices.Sorted(maps.Keys(f.Tags)) {
+		q = q.Where("x.id IN (SELECT execution FROM ? WHERE name = ? AND value = ?)", bun.Safe(t.Name(Tags)), name, f.Tags[name])
+	}
 	if f.Resource.Type != "" {
 		q = q.Where("x.resource_type = ?", f.Resource.Type)
 	}

@@ -69,12 +69,22 @@ func ListStalled(ctx context.Context, db bun.IDB, t Tables, q store.StalledQuery
 
 // StalledQuery builds the query of [ListStalled] on a select of executions.
 func StalledQuery(s *bun.SelectQuery, t Tables, q store.StalledQuery) *bun.SelectQuery {
-	s = s.ModelTableExpr(t.Name(Executions)+" AS x").
-		Where(Unfinished).Where("x.progress_at < ?", NewTime(q.ProgressBefore))
-	if a := q.After; a != nil {
-		s = s.Where("(x.progress_at, x.id) > (?, ?)", NewTime(a.ProgressAt), a.ID)
+	s = s.ModelTableExpr(t.Name(Executions) + " AS x")
+	progress := bun.Safe("x.progress_at")
+	if q.Gate != "" {
+		s = s.Where("x.waits_at = ?", string(q.Gate))
+		progress = "x.waits_since" // the same, and in an index
+	} else {
+		s = s.Where(Unfinished)
 	}
-	return s.OrderExpr("x.progress_at, x.id").Limit(int64(q.Limit))
+	if q.Saga != "" {
+		s = s.Where("x.saga = ?", q.Saga)
+	}
+	s = s.Where("? < ?", progress, NewTime(q.ProgressBefore))
+	if a := q.After; a != nil {
+		s = s.Where("(?, x.id) > (?, ?)", progress, NewTime(a.ProgressAt), a.ID)
+	}
+	return s.OrderExpr("?, x.id", progress).Limit(int64(q.Limit))
 }
 
 // ListForResource answers [store.Store.ForResource].
