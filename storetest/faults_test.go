@@ -23,6 +23,7 @@ var faults = merge(
 	claimFaults,
 	renewFaults,
 	listFaults,
+	waitingFaults,
 	cellFaults,
 	requestFaults,
 	refuseFaults,

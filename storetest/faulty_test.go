@@ -34,6 +34,8 @@ type faulty struct {
 	listCells   func(context.Context, string) ([]store.Cell, error)
 	exclusive   func(context.Context) (func() error, error)
 	delete      func(context.Context, []store.Version) ([]bool, error)
+	live        func(context.Context, string, string) (*store.Execution, error)
+	children    func(context.Context, store.ChildQuery) ([]*store.Execution, error)
 	list        func(context.Context, store.Filter, store.Page) (*store.List, error)
 	count       func(context.Context, store.Filter, []store.Dimension, int) (*store.Counts, error)
 }
@@ -101,6 +103,20 @@ func (f *faulty) ForResource(ctx context.Context, r store.Resource, limit int) (
 		return f.forResource(ctx, r, limit)
 	}
 	return f.Store.ForResource(ctx, r, limit)
+}
+
+func (f *faulty) Live(ctx context.Context, saga, key string) (*store.Execution, error) {
+	if f.live != nil {
+		return f.live(ctx, saga, key)
+	}
+	return f.Store.Live(ctx, saga, key)
+}
+
+func (f *faulty) Children(ctx context.Context, q store.ChildQuery) ([]*store.Execution, error) {
+	if f.children != nil {
+		return f.children(ctx, q)
+	}
+	return f.Store.Children(ctx, q)
 }
 
 func (f *faulty) ClaimDue(ctx context.Context, q store.DueQuery) ([]*store.Execution, error) {

@@ -26,6 +26,9 @@ var (
 	someSteps  = []string{"pay", "", "Pay", "pay%", "p_y", "ship", awkward}
 	someIDs    = []string{"", "4711", "47%", "4_11", "'", "4711 "}
 	someTypes  = []string{"order", "", "Order", "o%"}
+	someKeys   = []string{"k-1", "", "K-1", "k_1", "k%", awkward}
+	someTags   = []string{"7", "7 ", "%", awkward, ""}
+	parents    = []uuid.UUID{{1}, {2}, {0xff}}
 	classes    = []string{"timeout", "", "Timeout", "time%", "timeou_", "'"}
 	moments    = []time.Duration{
 		-2 * anHour, -anHour - time.Microsecond, -anHour, -anHour + time.Microsecond,
@@ -63,6 +66,7 @@ func (e *env) populate(n int) []*store.Execution {
 		} else { // it was another one once
 			was := generated(r)
 			was.ID, was.CreatedAt = x.ID, x.CreatedAt
+			was.Parent, was.Continues, was.Deadline, was.Tags = x.Parent, x.Continues, x.Deadline, x.Tags
 			e.ok(e.s.Create(e.Context(), was))
 			e.update(x.ID, func(y *store.Execution) store.Change {
 				x.Revision = y.Revision
@@ -117,6 +121,18 @@ func generated(r *rand.Rand) *store.Execution {
 	}
 	if r.IntN(2) == 0 {
 		x.Failure = &store.Failure{Class: pick(r, classes), Message: "timeout", Step: "pay"}
+	}
+	if x.Key = pick(r, someKeys); x.HoldsKey() {
+		x.Follows = &uuid.UUID{9} // so that it holds none
+	}
+	if r.IntN(3) == 0 {
+		x.Parent = &store.Parent{Execution: pick(r, parents), Step: "pay", Key: "k"}
+	}
+	if r.IntN(2) == 0 {
+		x.Tags = map[string]string{"customer": pick(r, someTags)}
+	}
+	if r.IntN(3) == 0 {
+		x.Tags = map[string]string{"customer": pick(r, someTags), "Customer": pick(r, someTags), "region": pick(r, someTags)}
 	}
 	if x.Status.Finished() == (r.IntN(10) > 0) { // as it should be, mostly
 		x.FinishedAt = pickTime(r)
@@ -219,6 +235,16 @@ func fragments(all []*store.Execution) [][]fragment {
 		texts("step", someSteps, []string{"pa", "%", "PAY"}, func(f *store.Filter, v []string) { f.Steps = v }),
 		texts("partition", somePlaces, []string{"ord", "%", "_rder", "ORDER", ""}, func(f *store.Filter, v []string) { f.Partitions = v }),
 		texts("error class", classes, []string{"time", "%", "TIMEOUT"}, func(f *store.Filter, v []string) { f.ErrorClasses = v }),
+		texts("key", someKeys, []string{"k", "%", "k-2"}, func(f *store.Filter, v []string) { f.Keys = v }),
+		{
+			{"children of one", func(f *store.Filter) { f.Parents = parents[:1] }},
+			{"children of some", func(f *store.Filter) { f.Parents = append([]uuid.UUID{{3}, {1}}, parents...) }},
+			{"children of an unknown one", func(f *store.Filter) { f.Parents = []uuid.UUID{{3}} }},
+		},
+		{
+			tagged("customer", "7"), tagged("customer", "7 "), tagged("customer", ""), tagged("customer", "8"), tagged("Customer", "7"),
+			tagged("customer", awkward), tagged("region", "%"), tagged("customer", "7", "region", "7"), tagged("customer", "%", "Customer", "7"),
+		},
 		resources,
 		attentions,
 		ranges("created", func(f *store.Filter, r store.Range) { f.Created = r }),
@@ -227,6 +253,16 @@ func fragments(all []*store.Execution) [][]fragment {
 		{{"unfinished", func(f *store.Filter) { f.Unfinished = true }}},
 		{{"erased", func(f *store.Filter) { f.Erased = &yes }}, {"not erased", func(f *store.Filter) { f.Erased = &no }}},
 	}
+}
+
+func tagged(pairs ...string) fragment {
+	tags := map[string]string{}
+	what := "tagged"
+	for i := 0; i < len(pairs); i += 2 {
+		tags[pairs[i]] = pairs[i+1]
+		what += " " + pairs[i] + "=" + cut(pairs[i+1])
+	}
+	return fragment{what, func(f *store.Filter) { f.Tags = tags }}
 }
 
 // combined returns a filter that has these fragments.

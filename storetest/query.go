@@ -267,7 +267,7 @@ var queryCases = []testCase{
 		run: func(e *env) {
 			q := querier(e)
 			want := e.population()[5]
-			f := store.Filter{IDs: []uuid.UUID{want.ID}, Sagas: []string{want.Saga}, Steps: []string{want.Step}, Partitions: []string{want.Partition}}
+			f := store.Filter{IDs: []uuid.UUID{want.ID}, Sagas: []string{want.Saga}, Steps: []string{want.Step}, Partitions: []string{want.Partition}, Keys: []string{want.Key}}
 			class := ""
 			if want.Failure != nil {
 				class = want.Failure.Class
@@ -276,7 +276,7 @@ var queryCases = []testCase{
 			for len(f.IDs) < store.MaxFilter {
 				f.IDs = append([]uuid.UUID{uuid.New()}, f.IDs...)
 			}
-			for _, list := range []*[]string{&f.Sagas, &f.Steps, &f.Partitions, &f.ErrorClasses} {
+			for _, list := range []*[]string{&f.Sagas, &f.Steps, &f.Partitions, &f.ErrorClasses, &f.Keys} {
 				for len(*list) < store.MaxFilter {
 					*list = append([]string{uuid.NewString()}, *list...)
 				}

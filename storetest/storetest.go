@@ -120,7 +120,7 @@ type testCase struct {
 func cases() []testCase {
 	return slices.Concat(
 		identityCases, createCases, copyCases, lockCases, valueCases, jsonCases, refuseCases,
-		attemptCases, changeCases, requestCases, advanceCases, claimCases, renewCases, listCases,
+		attemptCases, changeCases, requestCases, advanceCases, claimCases, renewCases, listCases, waitingCases,
 		deleteCases, cellCases, exclusiveCases,
 	)
 }
