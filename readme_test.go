@@ -22,6 +22,8 @@ import (
 // declared. A table stands below a heading of the same name.
 var documented = map[string]string{
 	"saga.Config":           "saga",
+	"saga.Definition":       "saga",
+	"saga.StartOptions":     "saga",
 	"saga.Step":             "saga",
 	"saga.RetryPolicy":      "saga",
 	"amqp.Config":           "amqp",

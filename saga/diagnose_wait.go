@@ -37,6 +37,11 @@ func (s *surroundings) waits(x *store.Execution, d Diagnosis, at string) Diagnos
 			d.Because = x.Failure.Class
 		}
 		return say("%s has failed with %s in all its attempts; it is tried again when signal %q comes.", at, d.Because, g.Signals[0])
+	case store.GateTurn:
+		if g.Group != "" {
+			return say("it waits for its turn: only so many executions of saga %q in group %q are active at a time.", x.Saga, g.Group)
+		}
+		return say("it waits for its turn: only so many executions of saga %q are active at a time.", x.Saga)
 	case store.GateChildren:
 		return say("%s waits for the executions that it has started.", at)
 	case store.GatePredecessor:

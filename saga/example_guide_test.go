@@ -70,6 +70,13 @@ func (s *playground) settle(id uuid.UUID) *saga.Execution {
 	}
 }
 
+// reaches returns when an execution waits at this step.
+func (s *playground) reaches(id uuid.UUID, step string) {
+	for s.settle(id).Step != step {
+		<-time.After(time.Millisecond)
+	}
+}
+
 // pass lets time go by for an execution, and all that comes due meanwhile be
 // done at its time.
 func (s *playground) pass(id uuid.UUID, d time.Duration) *saga.Execution {
