@@ -54,6 +54,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -90,7 +91,8 @@ type Config struct {
 
 // A Store keeps sagas in a schema of a PostgreSQL database. It is a
 // [store.Store], a [store.Advancer], a [store.Deleter] and a [store.Querier],
-// and has [store.Cells]. WithLock locks one row: executions do not wait for each
+// and has [store.Cells]; it is a [store.Binder] and a [store.Transactor] for
+// transactions of pgx's and of database/sql. WithLock locks one row: executions do not wait for each
 // other.
 type Store struct {
 	cfg    Config
@@ -103,6 +105,9 @@ type Store struct {
 	listing *pgxpool.Pool // under lists, and for Delete; does not prepare, as bun writes arguments into the text
 	lists   *bun.DB
 
+	dbOnce sync.Once
+	db     *sql.DB // over the pool, for RunTx
+
 	checked atomic.Bool // the schema was found to fit
 	id      atomic.Pointer[uuid.UUID]
 	close   sync.Once
@@ -114,6 +119,9 @@ var (
 	_ store.Cells    = (*Store)(nil)
 	_ store.Deleter  = (*Store)(nil)
 	_ store.Querier  = (*Store)(nil)
+
+	_ store.Binder     = (*Store)(nil)
+	_ store.Transactor = (*Store)(nil)
 )
 
 // The connections that a store opens besides its pool.
@@ -214,6 +222,9 @@ func (s *Store) Close() error {
 	var err error
 	s.close.Do(func() {
 		err = s.lists.Close()
+		if s.dbOnce.Do(func() {}); s.db != nil {
+			err = errors.Join(err, s.db.Close())
+		}
 		s.listing.Close()
 		s.control.Close()
 		if s.owned {

@@ -22,21 +22,24 @@ type statements struct {
 	id       string
 	limits   string // sets the time-outs of one statement
 	limitsTx string // and those of a transaction
-	insert   string
-	conflict string // after an insert did nothing: who was in the way
-	holder   string
-	get      string
-	live     string
-	children string
-	lock     string
-	attempt  string
-	audit    string
-	wake     string
-	release  string // wakes, and gives a key
-	opponent string // holds the key that release gives
-	claim    string // with %s for more conditions, and %d for the limit
-	renew    string
-	delete   string
+	// setLimits sets those of a transaction without a query, so that an isolation
+	// level can still be chosen.
+	setLimits string
+	insert    string
+	conflict  string // after an insert did nothing: who was in the way
+	holder    string
+	get       string
+	live      string
+	children  string
+	lock      string
+	attempt   string
+	audit     string
+	wake      string
+	release   string // wakes, and gives a key
+	opponent  string // holds the key that release gives
+	claim     string // with %s for more conditions, and %d for the limit
+	renew     string
+	delete    string
 
 	insertTagged string // an execution that has tags
 
@@ -71,6 +74,9 @@ func (s *statements) build(t rows.Tables, cfg Config) {
 		ms(cfg.LockTimeout), ms(cfg.StatementTimeout))
 	s.limitsTx = fmt.Sprintf(`%s, set_config('idle_in_transaction_session_timeout', '%d', true)`,
 		s.limits, ms(2*cfg.StatementTimeout))
+
+	s.setLimits = fmt.Sprintf(`SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d`,
+		ms(cfg.LockTimeout), ms(cfg.StatementTimeout), ms(2*cfg.StatementTimeout))
 
 	s.insert = fmt.Sprintf(`INSERT INTO %s (%s) VALUES (%s) ON CONFLICT DO NOTHING`,
 		executions, rows.List(rows.Columns), rows.Marks(rows.Dollar, 1, len(rows.Columns)))

@@ -74,8 +74,7 @@ func (s *Store) ClaimDue(ctx context.Context, q store.DueQuery) ([]*store.Execut
 
 // list reads all rows of a query.
 func (t *txn) list(stmt *sql.Stmt, args ...any) ([]*store.Execution, error) {
-	background := context.WithoutCancel(t.ctx)
-	found, err := t.tx.StmtContext(background, stmt).QueryContext(background, args...)
+	found, err := t.rows(stmt, args...)
 	if err != nil {
 		return nil, err
 	}

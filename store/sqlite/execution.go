@@ -43,65 +43,84 @@ func (s *Store) Get(ctx context.Context, id uuid.UUID) (*store.Execution, error)
 // The lock is that of the file: no other write of any process makes progress
 // while fn runs.
 func (s *Store) WithLock(ctx context.Context, id uuid.UUID, fn func(x *store.Execution) (store.Change, error)) (*store.Execution, error) {
-	var written *store.Execution
-	var created []*store.Execution
-	err := s.write(ctx, "lock execution", func(t *txn) error {
-		r, err := t.load(id)
-		if err != nil {
-			return err
-		}
-		x, err := r.Store()
-		if err != nil {
+	l := lockedWrite{id: id, fn: fn}
+	return l.end(s.write(ctx, "lock execution", l.run))
+}
+
+// A lockedWrite is a WithLock.
+type lockedWrite struct {
+	id uuid.UUID
+	fn func(x *store.Execution) (store.Change, error)
+
+	unchanged, written *store.Execution
+	created            []*store.Execution
+}
+
+// run does it in t. It returns ErrUnchanged to write nothing.
+func (l *lockedWrite) run(t *txn) error {
+	r, err := t.load(l.id)
+	if err != nil {
+		return err
+	}
+	x, err := r.Store()
+	if err != nil {
+		return t.fail(err)
+	}
+	c, err := l.fn(x)
+	if errors.Is(err, store.ErrUnchanged) {
+		if l.unchanged, err = r.Store(); err != nil {
 			return t.fail(err)
 		}
-		c, err := fn(x)
-		if errors.Is(err, store.ErrUnchanged) {
-			if written, err = r.Store(); err != nil {
-				return t.fail(err)
-			}
-			return store.ErrUnchanged
-		}
-		if err != nil {
-			return err
-		}
-		if c.SameState {
-			r.GiveState(x)
-		}
-		same, checked := r.HasState(x), x
-		if same {
-			checked = stateless(x)
-		}
-		old, err := r.Fixed()
-		if err != nil {
-			return t.fail(err)
-		}
-		if err := store.ValidateUpdate(old, checked, &c); err != nil {
-			return err
-		}
-		if err := t.update(x, &c, same); err != nil {
-			return err
-		}
-		written, created = x.Clone(), c.Create
-		if c.Erase {
-			written.Tags = nil
-		}
-		return nil
-	})
-	if errors.Is(err, store.ErrUnchanged) && written != nil {
-		return written, nil
+		return store.ErrUnchanged
+	}
+	if err != nil {
+		return err
+	}
+	if c.SameState {
+		r.GiveState(x)
+	}
+	same, checked := r.HasState(x), x
+	if same {
+		checked = stateless(x)
+	}
+	old, err := r.Fixed()
+	if err != nil {
+		return t.fail(err)
+	}
+	if err := store.ValidateUpdate(old, checked, &c); err != nil {
+		return err
+	}
+	if err := t.update(x, &c, same); err != nil {
+		return err
+	}
+	l.written, l.created = x.Clone(), c.Create
+	if c.Erase {
+		l.written.Tags = nil
+	}
+	return nil
+}
+
+// end returns what WithLock does, err being what came of run and its transaction.
+func (l *lockedWrite) end(err error) (*store.Execution, error) {
+	if errors.Is(err, store.ErrUnchanged) && l.unchanged != nil {
+		return l.unchanged, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	written.Revision++
-	for _, x := range created {
+	l.written.Revision++
+	for _, x := range l.created {
 		x.Revision = 1
 	}
-	return written, nil
+	return l.written, nil
 }
 
 // Advance writes an execution without reading it first; see [store.Advancer].
 func (s *Store) Advance(ctx context.Context, x *store.Execution, c store.Change) error {
+	return advance(x, c, func(f func(t *txn) error) error { return s.write(ctx, "advance execution", f) })
+}
+
+func advance(x *store.Execution, c store.Change, write func(f func(t *txn) error) error) error {
 	y := x
 	if c.SameState {
 		y = stateless(x)
@@ -112,10 +131,7 @@ func (s *Store) Advance(ctx context.Context, x *store.Execution, c store.Change)
 	if err := c.Validate(x.ID); err != nil {
 		return err
 	}
-	err := s.write(ctx, "advance execution", func(t *txn) error {
-		return t.update(y, &c, c.SameState)
-	})
-	if err != nil {
+	if err := write(func(t *txn) error { return t.update(y, &c, c.SameState) }); err != nil {
 		return err
 	}
 	x.Revision++

@@ -130,6 +130,8 @@ var (
 	_ store.Querier    = (*Store)(nil)
 	_ store.Deleter    = (*Store)(nil)
 	_ store.Exclusiver = (*Store)(nil)
+	_ store.Binder     = (*Store)(nil)
+	_ store.Transactor = (*Store)(nil)
 )
 
 // Open opens the file at path, a plain file name and no URI, creates it when

@@ -17,6 +17,8 @@ import (
 
 // The hot path's statements, prepared once on each connection that runs them.
 type statements struct {
+	texts map[*sql.Stmt]string
+
 	get      *sql.Stmt // on a reader
 	live     *sql.Stmt // on a reader
 	children *sql.Stmt // on a reader
@@ -77,6 +79,7 @@ const (
 )
 
 func (s *Store) prepare(ctx context.Context) error {
+	s.texts = map[*sql.Stmt]string{}
 	x := s.tables.Name(rows.Executions)
 	all := rows.List(rows.Columns)
 	for _, p := range []struct {
@@ -134,6 +137,7 @@ RETURNING request`},
 		if *p.to, err = p.on.PrepareContext(ctx, p.text); err != nil {
 			return err
 		}
+		s.texts[*p.to] = p.text
 	}
 	return nil
 }
@@ -168,6 +172,9 @@ type txn struct {
 	ctx       context.Context
 	tx        *sql.Tx
 	operation string
+	// caller says that it is one of the caller's, perhaps of another sql.DB, whose
+	// statements cannot be prepared before.
+	caller bool
 }
 
 // write runs f in a transaction and commits it, unless f returns an error, or
@@ -178,7 +185,7 @@ func (s *Store) write(ctx context.Context, operation string, f func(*txn) error)
 		return s.fail(ctx, operation, err)
 	}
 	defer tx.Rollback() // does nothing after a commit
-	if err := f(&txn{s, ctx, tx, operation}); err != nil {
+	if err := f(&txn{s: s, ctx: ctx, tx: tx, operation: operation}); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
@@ -195,7 +202,13 @@ func (t *txn) fail(err error) error { return t.s.fail(t.ctx, t.operation, err) }
 // exec returns how many rows the statement changed.
 func (t *txn) exec(stmt *sql.Stmt, args ...any) (int64, error) {
 	background := context.WithoutCancel(t.ctx)
-	res, err := t.tx.StmtContext(background, stmt).ExecContext(background, args...)
+	var res sql.Result
+	var err error
+	if t.caller {
+		res, err = t.tx.ExecContext(background, t.s.texts[stmt], args...)
+	} else {
+		res, err = t.tx.StmtContext(background, stmt).ExecContext(background, args...)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -204,7 +217,18 @@ func (t *txn) exec(stmt *sql.Stmt, args ...any) (int64, error) {
 
 func (t *txn) row(stmt *sql.Stmt, args ...any) *sql.Row {
 	background := context.WithoutCancel(t.ctx)
+	if t.caller {
+		return t.tx.QueryRowContext(background, t.s.texts[stmt], args...)
+	}
 	return t.tx.StmtContext(background, stmt).QueryRowContext(background, args...)
+}
+
+func (t *txn) rows(stmt *sql.Stmt, args ...any) (*sql.Rows, error) {
+	background := context.WithoutCancel(t.ctx)
+	if t.caller {
+		return t.tx.QueryContext(background, t.s.texts[stmt], args...)
+	}
+	return t.tx.StmtContext(background, stmt).QueryContext(background, args...)
 }
 
 // load returns the row, or ErrNotFound.

@@ -117,3 +117,19 @@ func (r *AuditEntry) Values(t TimeValue) []any {
 		r.Request, r.Digest, nullString(r.Detail),
 	}
 }
+
+// Dest returns where to scan [AttemptColumns] and seq.
+func (r *Attempt) Dest() []any {
+	return []any{
+		&r.Execution, &r.Step, &r.Direction, &r.Epoch, &r.Number, &r.Worker, &r.Status,
+		&r.StartedAt, &r.FinishedAt, &r.LeaseUntil, &r.FailureClass, &r.FailureMessage, &r.FailureStep,
+		&r.Stack, &r.Reason, &r.Late, &r.LateStatus, &r.Seq,
+	}
+}
+
+// Dest returns where to scan [AuditColumns].
+func (r *AuditEntry) Dest() []any {
+	return []any{
+		&r.Execution, &r.At, &r.Act, &r.Actor, &r.Reason, &r.StatusBefore, &r.StatusAfter, &r.Request, &r.Digest, &r.Detail,
+	}
+}
