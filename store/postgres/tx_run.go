@@ -72,20 +72,33 @@ func (s *Store) beginPgx(ctx context.Context) (*pgxpool.Conn, pgx.Tx, error) {
 }
 
 func (s *Store) runSQL(ctx context.Context, fn func(tx store.Tx, s store.Store) error) error {
-	db := s.database()
-	tx, err := db.BeginTx(context.WithoutCancel(ctx), nil) // the end of ctx must not roll back behind our back
-	if err == nil {
-		defer func() { _ = tx.Rollback() }() // nothing after a commit
-		_, err = tx.ExecContext(ctx, s.sql.setLimits)
-	}
+	tx, err := s.beginSQL(ctx)
 	if err != nil {
 		return failed(ctx, "begin", &unsentError{err})
 	}
+	defer func() { _ = tx.Rollback() }() // nothing after a commit
 	t := &callerTx{kindSQL, sqlConn{tx}}
 	if err := fn(t, s.own(t)); err != nil {
 		return err
 	}
 	return s.endTx(tx.Commit())
+}
+
+// beginSQL begins a transaction, on another connection when one was found dead.
+func (s *Store) beginSQL(ctx context.Context) (*sql.Tx, error) {
+	for try := 1; ; try++ {
+		// The end of ctx must not roll back behind our back.
+		tx, err := s.database().BeginTx(context.WithoutCancel(ctx), nil)
+		if err == nil {
+			if _, err = tx.ExecContext(ctx, s.sql.setLimits); err == nil {
+				return tx, nil
+			}
+			_ = tx.Rollback()
+		}
+		if try == maxTries || !lostConnection(err) || ctx.Err() != nil {
+			return nil, err
+		}
+	}
 }
 
 // database is the pool for those who want database/sql.
