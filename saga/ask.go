@@ -124,25 +124,35 @@ func saneTime(what string, t time.Time) (time.Time, error) {
 type answers struct {
 	state json.RawMessage
 	of    map[string]entry // by the ledger's name
-	// predecessor is that of an execution which follows another one.
+	// predecessor is that of an execution which follows another one, and joined
+	// what is known of its children. Both were asked when the execution was at
+	// revision: who ends after that raises it, by waking the execution, and so
+	// is not forgotten by one that goes to rest on an older answer.
 	predecessor *predecessor
-	// joined is what is known of its children.
-	joined *joined
+	joined      *joined
+	revision    int64
+	// taken says that somebody else has the key that it was to take over.
+	taken bool
 	// place is one in the budget of a step.
 	place *place
 	// admitted says whether it is its turn.
 	admitted *bool
 }
 
-func (a *answers) children() *joined {
-	if a == nil {
+func (a *answers) children(x *store.Execution) *joined {
+	if a == nil || a.revision != x.Revision {
 		return nil
 	}
 	return a.joined
 }
 
-func (a *answers) before() *predecessor {
-	if a == nil {
+func (a *answers) before(x *store.Execution) *predecessor {
+	switch {
+	case a == nil:
+		return nil
+	case a.taken:
+		return &predecessor{taken: true}
+	case a.revision != x.Revision:
 		return nil
 	}
 	return a.predecessor
@@ -208,6 +218,9 @@ func (e *Engine) ask(ctx context.Context, x *store.Execution, w want, known *ans
 	var a answers
 	if known != nil {
 		a = *known
+	}
+	if w == wantPredecessor || w == wantChildren {
+		a.predecessor, a.joined, a.revision = nil, nil, x.Revision
 	}
 	switch w {
 	case wantPredecessor:

@@ -27,7 +27,7 @@ func (e *Engine) runBody(ctx context.Context, x *store.Execution, s *session, tx
 	ctx = e.sessions.begin(ctx, s, e.clock.now())
 	call := newCall(x, e.clock.now, e.log)
 	call.judged, call.ctx = step, ctx
-	call.long = &longWork{engine: e, session: s, x: x, checkpoint: x.Checkpoint}
+	call.long = &longWork{engine: e, session: s, x: x, checkpoint: x.Checkpoint, inTx: tx != nil}
 	var ret returned
 	var sp spawning
 	f := step.body(x.Direction)
@@ -50,7 +50,7 @@ func (e *Engine) runBody(ctx context.Context, x *store.Execution, s *session, tx
 	case sp.spawned && r.kind == succeeded:
 		r.kind, r.children = spawned, sp.children
 	case sp.joining && r.kind == succeeded:
-		r.kind = joining
+		r.kind, r.looked = joining, x.Revision
 	}
 	if r.failure != nil {
 		r.failure.Step = x.Step // the ledger's name

@@ -213,6 +213,7 @@ func TestAChildThatCannotBeUndone(t *testing.T) {
 			}
 			f.undo = nil
 			for _, c := range f.children(id) {
+				f.wait(ctx, c.ID) // the parent does not wait for the second one
 				if _, err := f.e.Retry(ctx, c.ID, anna, nil); err != nil {
 					t.Error(err)
 				}

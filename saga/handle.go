@@ -96,7 +96,7 @@ func (e *Engine) openFrom(ctx context.Context, p Pointer, c *claim) (x *store.Ex
 		var taken *store.KeyTakenError
 		switch {
 		case errors.As(err, &taken):
-			known = &answers{predecessor: &predecessor{taken: true}}
+			known = &answers{taken: true}
 			continue
 		case err != nil || r.Reason != dropAsk:
 			return x, r, err

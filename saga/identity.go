@@ -184,7 +184,7 @@ type predecessor struct {
 // comes to.
 func (m *machine) waitForPredecessor() string {
 	x := m.x
-	switch p := m.answers.before(); {
+	switch p := m.answers.before(x); {
 	case x.Follows == nil: // it was handed the key
 	case p == nil:
 		m.wants = wantPredecessor

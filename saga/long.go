@@ -23,6 +23,7 @@ type longWork struct {
 	engine  *Engine
 	session *session
 	x       *store.Execution // as this worker last wrote it
+	inTx    bool             // the step works in a transaction
 }
 
 func (c *Call) longWork() *longWork {
@@ -60,7 +61,8 @@ func (c *Call) Progress(done, total int64, note string) {
 // return then. An error that wraps [ErrInvalid] means that v is no
 // JSON or too much; any other one that it may have been kept or not. It may be
 // called from any goroutine of the step, one call at a time goes through; after
-// the step has returned it is ErrAttemptLost.
+// the step has returned it is ErrAttemptLost. A step that works in a transaction
+// ([Step.ExecuteTx]) has no checkpoints: [ErrNotSupported].
 func (c *Call) Checkpoint(ctx context.Context, v any) error {
 	b, err := json.Marshal(v)
 	switch {
@@ -72,6 +74,9 @@ func (c *Call) Checkpoint(ctx context.Context, v any) error {
 		return fmt.Errorf("%w: saga: checkpoint: not valid UTF-8", ErrInvalid)
 	}
 	w := c.longWork()
+	if w.inTx { // which may hold the store's only writer
+		return fmt.Errorf("%w: saga: checkpoint: step %q works in a transaction, which has none", ErrNotSupported, c.Step)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.engine != nil {

@@ -61,7 +61,7 @@ func (m *machine) spawn(children []*child) {
 // waitForChildren is what a look at an execution that waits for its children
 // comes to.
 func (m *machine) waitForChildren() string {
-	j := m.answers.children()
+	j := m.answers.children(m.x)
 	if j == nil {
 		m.wants = wantChildren
 		return dropAsk
@@ -103,8 +103,14 @@ func (m *machine) join(failed *store.Execution) {
 	}
 }
 
-// joining leaves an undo that waits for the children to end.
-func (m *machine) joining() {
+// joining leaves an undo that waits for the children to end. When the execution
+// has been written since the undo looked at them, one may have ended meanwhile:
+// it could not make the execution due, as the undo was under way.
+func (m *machine) joining(looked int64) {
+	if m.x.Revision != looked {
+		m.due(m.now)
+		return
+	}
 	m.due(m.now.Add(childrenLook))
 }
 

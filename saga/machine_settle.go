@@ -22,6 +22,7 @@ type result struct {
 	noEffect bool           // takes the step out of doubt
 	again    bool           // of completed: the saga starts anew
 	children []*child       // of spawned
+	looked   int64          // of joining: the execution's revision when it looked at its children
 }
 
 type resultKind int
@@ -240,7 +241,7 @@ func (m *machine) transit(r result) {
 	case spawned:
 		m.spawn(r.children)
 	case joining:
-		m.joining()
+		m.joining(r.looked)
 	}
 }
 

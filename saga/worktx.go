@@ -31,6 +31,9 @@ func (e *Engine) workTx(ctx context.Context, x *store.Execution, s *session, t *
 		w.wrote, w.want, w.unsure = nil, store.Lease{}, false
 		err := transactor.RunTx(context.WithoutCancel(ctx), t.kind, func(tx store.Tx, st store.Store) error {
 			r = e.runBody(ctx, x, s, tx)
+			if r.kind == failed && errors.Is(r.err, store.ErrConflict) {
+				return r.err // the function met it before the commit did
+			}
 			if !r.kind.committed() || r.stateErr != nil {
 				return errRollBack
 			}

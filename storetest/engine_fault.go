@@ -76,10 +76,36 @@ func (f *fault) around(dead *mortality, call func() error) error {
 func faultyFor(s store.Store, f *fault, dead *mortality) store.Store {
 	fs := &faultyStore{Store: s, fault: f, dead: dead}
 	fs.exclusiver, _ = store.As[store.Exclusiver](s)
-	if a, ok := store.As[store.Advancer](s); ok {
-		return &faultyAdvancer{fs, a}
+	a, ok := store.As[store.Advancer](s)
+	if !ok {
+		return fs
 	}
-	return fs
+	fa := &faultyAdvancer{fs, a}
+	b, ok := store.As[store.Binder](s)
+	tr, okTr := store.As[store.Transactor](s)
+	if !ok || !okTr {
+		return fa
+	}
+	return &faultyTransactor{fa, b, tr}
+}
+
+// A faultyTransactor has transactions, too. Those of a caller's are not the
+// engine's, and no fault is of them.
+type faultyTransactor struct {
+	*faultyAdvancer
+	store.Binder
+	inner store.Transactor
+}
+
+func (s *faultyTransactor) TxKinds() []string { return s.inner.TxKinds() }
+
+// RunTx is two calls: what is done in the transaction, and all of it.
+func (s *faultyTransactor) RunTx(ctx context.Context, kind string, fn func(store.Tx, store.Store) error) error {
+	return s.fault.around(s.dead, func() error {
+		return s.inner.RunTx(ctx, kind, func(tx store.Tx, bound store.Store) error {
+			return s.fault.around(s.dead, func() error { return fn(tx, bound) })
+		})
+	})
 }
 
 type faultyStore struct {

@@ -25,6 +25,8 @@ type world struct {
 	ps []*process // all that were started
 	// lossy: something may have got lost, so that only the due time helps.
 	lossy bool
+	// definition of the saga that all processes know; without a name that of trips.
+	definition saga.Definition[trip]
 	// exclusive: at most one process at a time, see saga.Config.Exclusive.
 	exclusive bool
 
@@ -110,7 +112,11 @@ func (w *world) process(f *fault, end *wireEnd) *process {
 	if p.e, err = saga.New(cfg); err != nil {
 		w.t.Fatal(err)
 	}
-	if p.s, err = saga.Register(p.e, definition(w.parts)); err != nil {
+	d := w.definition
+	if d.Name == "" {
+		d = definition(w.parts)
+	}
+	if p.s, err = saga.Register(p.e, d); err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(w.t.Context())

@@ -106,6 +106,16 @@ func TestTransactions(t *testing.T) {
 	}
 }
 
+// A step's transaction happens once, whatever dies or gets lost.
+func TestExecuteTxExactlyOnce(t *testing.T) {
+	dsn := with(testenv.Postgres(t), "pool_max_conns", "20")
+	n := 0
+	storetest.RunEngineTx(t, func(t *testing.T) store.Store {
+		n++
+		return migrated(t, dsn, &postgres.Config{Schema: fmt.Sprintf("saga%d", n)})
+	}, kinds(t, newPool(t, dsn)), nil)
+}
+
 // A transaction of another database, and of another store's schema in this one.
 func TestForeignTransactionIsTold(t *testing.T) {
 	s := migrated(t, testenv.Postgres(t), nil)

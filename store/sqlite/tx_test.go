@@ -50,6 +50,21 @@ func openShared(t *testing.T) file {
 }
 
 func TestTransactions(t *testing.T) {
+	for name, kind := range txKinds() {
+		t.Run(name, func(t *testing.T) {
+			storetest.RunTx(t, func(t *testing.T) store.Store { return openShared(t) }, []storetest.TxKind{kind},
+				&storetest.Options{SingleWriter: true, Require: append(abilities, "Binder", "Transactor")})
+		})
+	}
+}
+
+// A step's transaction happens once, whatever dies or gets lost.
+func TestExecuteTxExactlyOnce(t *testing.T) {
+	storetest.RunEngineTx(t, func(t *testing.T) store.Store { return openShared(t) },
+		[]storetest.TxKind{txKinds()["of another database"]}, &storetest.Options{SingleWriter: true})
+}
+
+func txKinds() map[string]storetest.TxKind {
 	note := func(ctx context.Context, tx store.Tx, text string) error {
 		return sqlite.InTx(func(ctx context.Context, text string, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO notes VALUES (?)", text)
@@ -77,14 +92,11 @@ func TestTransactions(t *testing.T) {
 			return userTx{tx}, err
 		}
 	}
-	for name, db := range map[string]func(f file) *sql.DB{
-		"of another database": func(f file) *sql.DB { return f.user },
-		"of the store's":      func(f file) *sql.DB { return f.DB() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			storetest.RunTx(t, func(t *testing.T) store.Store { return openShared(t) },
-				[]storetest.TxKind{{Kind: "sqlite", Begin: begin(db), Note: note, Notes: notes}},
-				&storetest.Options{SingleWriter: true, Require: append(abilities, "Binder", "Transactor")})
-		})
+	kind := func(db func(f file) *sql.DB) storetest.TxKind {
+		return storetest.TxKind{Kind: "sqlite", Begin: begin(db), Note: note, Notes: notes}
+	}
+	return map[string]storetest.TxKind{
+		"of another database": kind(func(f file) *sql.DB { return f.user }),
+		"of the store's":      kind(func(f file) *sql.DB { return f.DB() }),
 	}
 }
