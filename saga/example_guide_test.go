@@ -19,6 +19,7 @@ const day = 24 * time.Hour
 // store, whose clock stands still until the example moves it.
 type playground struct {
 	engine *saga.Engine
+	store  store.Store
 
 	mu    sync.Mutex
 	clock time.Time
@@ -27,9 +28,10 @@ type playground struct {
 // newPlayground begins on the first of March 2030, at noon.
 func newPlayground() *playground {
 	s := &playground{clock: time.Date(2030, 3, 1, 12, 0, 0, 0, time.UTC)}
+	s.store = memory.New()
 	var err error
 	s.engine, err = saga.New(saga.Config{
-		Store: memory.New(), Now: s.now, SweepEvery: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Store: s.store, Now: s.now, SweepEvery: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
 	check(err)
 	return s

@@ -48,6 +48,9 @@ type planStep struct {
 	// is always run, at once. waits: it may say that it waits.
 	ask     func(state json.RawMessage) entry
 	waits   bool
+	hasIf   bool
+	awaits  []string // of Await, those that do not depend on the state
+	await   bool
 	retryOn string // the signal of RetryOnSignal
 	budget  string // of Config.Budgets
 }
@@ -157,6 +160,7 @@ func erase[S any](d Definition[S]) (*plan, *stateCodec[S]) {
 		ps.children = childPlanOf(codec, s.Children, classify)
 		if !removed {
 			ps.ask, ps.waits = askOf(codec, s), waits(s)
+			ps.hasIf, ps.await = s.If != nil, s.Await != nil
 		}
 		p.gated = p.gated || ps.ask != nil
 		if s.RetryOnSignal != nil {
@@ -166,6 +170,7 @@ func erase[S any](d Definition[S]) (*plan, *stateCodec[S]) {
 		if s.Await != nil {
 			for _, sig := range s.Await.fixed() {
 				p.signals[sig.SignalName()] = sig
+				ps.awaits = append(ps.awaits, sig.SignalName())
 			}
 		}
 		if ps.inDoubt == InDoubtDefault {

@@ -166,8 +166,16 @@ func (e *Engine) recordLoop(ctx context.Context, consumers []Runner) {
 		return
 	}
 	r := &record{info: e.newInfo(consumers)}
+	outlined := -1 // how many sagas' outlines are in the store
 	for {
 		e.writeRecord(ctx, cells, r)
+		if n := e.definitions(); n != outlined { // at the start, and what is registered later
+			if err := e.storeOutlines(ctx); err == nil {
+				outlined = n
+			} else if ctx.Err() == nil {
+				e.warn("saga: store the outlines", "error", err)
+			}
+		}
 		if !sleep(ctx, r.info.Every) {
 			break
 		}

@@ -131,6 +131,8 @@ func (t *terminal) commands() []*cli.Command {
 		), filterFlags()),
 		t.command(looking, "show", "ID", "show an execution: its ledger, and what happened by time", show, one(
 			&cli.BoolFlag{Name: "state", Usage: "show its state too: it may hold personal data"})),
+		t.command(looking, "live", "SAGA KEY", "show the execution that holds a start key", live, one(
+			&cli.BoolFlag{Name: "state", Usage: "show its state too: it may hold personal data"})),
 		t.command(looking, "diagnose", "ID", "say why an execution is where it is", diagnose),
 		t.command(looking, "plan", "ACT ID", "say what an act would do: retry, compensate, cancel, halt, resume or skip", plan,
 			one(forceFlag("plan it as if done with -force"))),
@@ -146,6 +148,9 @@ func (t *terminal) commands() []*cli.Command {
 			forceFlag("take the state unseen: required, as sagactl does not know the service's types"),
 			&cli.StringFlag{Name: "file", Usage: "`FILE` with the new state, a JSON object; - for stdin"})),
 		t.command(acting, "move", "ID PARTITION", "give an unfinished execution to another partition", move, revised, one(forceFlag(forceUsage))),
+		t.command(acting, "signal", "ID NAME", "hand a signal to an execution", sendSignal, signalFlags()),
+		t.command(acting, "signal-key", "SAGA KEY NAME", "hand a signal to the execution that holds a start key", sendSignalKey, signalFlags()),
+		t.command(acting, "reschedule", "ID TIME", "move the time for which an execution waits: RFC 3339, now, or from now on (+36h, +7d)", reschedule, byFlags()),
 		t.command(acting, "rerun", "ID", "start a new execution with what a finished one was started with (asks)", rerun, revised, one(
 			&cli.StringFlag{Name: "partition", Usage: "`PARTITION` of the new one (default: the same)"})),
 
@@ -165,6 +170,9 @@ func (t *terminal) commands() []*cli.Command {
 		t.command(running, "pauses", "", "list what is paused", pauses, one(
 			&cli.BoolFlag{Name: "log", Usage: "list who paused and unpaused what"})),
 
+		t.command(around, "check", "", "say which executions a build could not carry: exits with 1 when there are any", check, one(
+			&cli.StringFlag{Name: "outlines", Usage: "`FILE` that the build has written, - for stdin (default: what workers left in the store)"})),
+		t.command(around, "outlines", "", "print the sagas that workers left in the store, as check reads them", outlines),
 		t.command(around, "migrate", "", "bring the store's schema to the version of this build (PostgreSQL: asks)", migrate, one(
 			&cli.BoolFlag{Name: "print", Usage: "print the SQL for PostgreSQL instead"},
 			&cli.IntFlag{Name: "from", Usage: "with -print: from this `VERSION`, without asking the store (0: there is none)", HideDefault: true})),

@@ -65,7 +65,7 @@ func exitCode(ctx context.Context, err error) int {
 		{exitChanged, []error{saga.ErrChanged, saga.ErrRequestUsed, store.ErrConflict, store.ErrExists}},
 		{exitRefused, []error{
 			saga.ErrFinished, saga.ErrNotFinished, saga.ErrNotRetryable, saga.ErrNotHalted, saga.ErrNoStep, saga.ErrNotInDoubt,
-			saga.ErrNotEditable, saga.ErrErased, saga.ErrAttemptRunning, saga.ErrUnknownSaga,
+			saga.ErrNotEditable, saga.ErrNotWaiting, saga.ErrPastPivot, saga.ErrErased, saga.ErrAttemptRunning, saga.ErrUnknownSaga,
 		}},
 		{exitUsage, []error{saga.ErrInvalid}},
 	} {

@@ -26,6 +26,9 @@ func filterFlags() []cli.Flag {
 		list("status", "only in these `STATUS`es: "+join(store.Statuses())),
 		list("step", "only standing at these `STEP`s"),
 		list("partition", "only in these `PARTITION`s"),
+		list("key", "only with this start `KEY`; repeat it for several"),
+		list("parent", "only started by these executions: `ID`,ID"),
+		list("tag", "only with this tag, `NAME=VALUE`; repeat it for several, which all have to match"),
 		list("error-class", "only with a failure of this `CLASS`; repeat it for several"),
 		text("resource-type", "only about this `TYPE` of resource"),
 		text("resource-id", "only about the resource with this `ID`"),
@@ -86,6 +89,24 @@ func (c *call) filter(ctx context.Context, st store.Store) (f store.Filter, any 
 			return f, any, usage("-id: not the id of an execution (a UUID)")
 		}
 		f.IDs = append(f.IDs, id)
+	}
+	f.Keys = c.StringSlice("key")
+	for _, s := range words[string](c.StringSlice("parent")) {
+		id, err := uuid.Parse(s)
+		if err != nil {
+			return f, any, usage("-parent: not the id of an execution (a UUID)")
+		}
+		f.Parents = append(f.Parents, id)
+	}
+	for _, s := range c.StringSlice("tag") {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok {
+			return f, any, usage("-tag is not NAME=VALUE")
+		}
+		if f.Tags == nil {
+			f.Tags = map[string]string{}
+		}
+		f.Tags[name] = value
 	}
 	for _, s := range f.Statuses {
 		if !s.Valid() {

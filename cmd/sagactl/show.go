@@ -37,29 +37,45 @@ func show(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
-		attempts, err := s.Attempts(ctx, id)
-		if err != nil {
-			return err
-		}
-		audit, err := s.Audit(ctx, id)
-		if err != nil {
-			return err
-		}
-		if c.json() {
-			return c.document(viewShow(x, attempts, audit, c.Bool("state")))
-		}
-		k, err := c.clock(ctx, s.store)
-		if err != nil {
-			return err
-		}
-		c.showExecution(k, x)
-		c.showLedger(x)
-		c.showTimeline(k, x, attempts, audit)
-		if c.Bool("state") {
-			c.showState(x)
-		}
-		return nil
+		return c.showAll(ctx, s, x)
 	})
+}
+
+// live shows the execution that holds a start key.
+func live(ctx context.Context, c *call) error {
+	return c.with(ctx, func(s *session) error {
+		x, err := s.Live(ctx, c.args[0], c.args[1])
+		if err != nil {
+			return err
+		}
+		return c.showAll(ctx, s, x)
+	})
+}
+
+func (c *call) showAll(ctx context.Context, s *session, x *store.Execution) error {
+	attempts, err := s.Attempts(ctx, x.ID)
+	if err != nil {
+		return err
+	}
+	audit, err := s.Audit(ctx, x.ID)
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return c.document(viewShow(x, attempts, audit, c.Bool("state")))
+	}
+	k, err := c.clock(ctx, s.store)
+	if err != nil {
+		return err
+	}
+	c.showExecution(k, x)
+	c.showInbox(k, x)
+	c.showLedger(x)
+	c.showTimeline(k, x, attempts, audit)
+	if c.Bool("state") {
+		c.showState(x)
+	}
+	return nil
 }
 
 func viewShow(x *store.Execution, attempts []store.Attempt, audit []store.AuditEntry, state bool) showView {
@@ -72,6 +88,9 @@ func viewShow(x *store.Execution, attempts []store.Attempt, audit []store.AuditE
 	}
 	for _, a := range audit {
 		v.Audit = append(v.Audit, auditView{a.At, a.Act, a.Actor, a.Reason, a.Before, a.After, a.Request, a.Detail})
+	}
+	for _, m := range x.Inbox {
+		v.Inbox = append(v.Inbox, viewMessage(m, state))
 	}
 	if state {
 		v.State, v.Initial, v.Checkpoint = x.State, x.Initial, x.Checkpoint
@@ -125,14 +144,22 @@ func (c *call) showExecution(k clock, x *store.Execution) {
 		"failure", failure(x.Failure),
 		"cause", failure(x.Cause),
 		"turned by", string(x.Turn),
+		"waits for", gateText(k, x),
 		"running", running,
 		"requested", request,
 		"rerun of", idText(x.RerunOf),
 		"rerun as", idText(x.RerunAs),
+		"parent", parentText(x.Parent),
+		"follows", idText(x.Follows),
+		"replaced by", idText(x.ReplacedBy),
+		"continues", idText(x.Continues),
+		"continued as", idText(x.ContinuedAs),
+		"tags", tagsText(x.Tags),
 		"started", k.at(x.CreatedAt),
 		"moved", k.at(x.ProgressAt),
 		"due", k.atPtr(x.DueAt),
 		"not before", k.atPtr(x.WakeAt),
+		"deadline", k.atPtr(x.Deadline),
 		"finished", k.atPtr(x.FinishedAt),
 		"erased", k.atPtr(x.ErasedAt),
 		"revision", fmt.Sprint(x.Revision),
@@ -280,7 +307,7 @@ func diagnose(ctx context.Context, c *call) error {
 			help = "skip"
 		}
 		c.fields("code", string(d.Code), "why", d.Sentence, "since", k.at(d.Since), "until", k.atPtr(d.Until), "step", d.Step,
-			"worker", d.Worker, "by", d.By, "because", d.Because, "try", help)
+			"worker", d.Worker, "behind", idText(d.Behind), "by", d.By, "because", d.Because, "try", help)
 		return nil
 	})
 }

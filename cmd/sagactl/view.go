@@ -31,16 +31,25 @@ type executionView struct {
 	ReasonBy   string          `json:"reason_by,omitempty"`
 	Request    *store.Request  `json:"request,omitempty"`
 	Running    *runningView    `json:"running,omitempty"`
+	Gate       *store.Gate     `json:"gate,omitempty"`
 	RerunOf    *uuid.UUID      `json:"rerun_of,omitempty"`
 	RerunAs    *uuid.UUID      `json:"rerun_as,omitempty"`
-	CreatedAt  time.Time       `json:"created_at"`
-	UpdatedAt  time.Time       `json:"updated_at"`
-	ProgressAt time.Time       `json:"progress_at"`
-	DueAt      *time.Time      `json:"due_at,omitempty"`
-	WakeAt     *time.Time      `json:"wake_at,omitempty"`
-	FinishedAt *time.Time      `json:"finished_at,omitempty"`
-	ErasedAt   *time.Time      `json:"erased_at,omitempty"`
-	Revision   int64           `json:"revision"`
+	Parent     *store.Parent   `json:"parent,omitempty"`
+	Follows    *uuid.UUID      `json:"follows,omitempty"`
+	ReplacedBy *uuid.UUID      `json:"replaced_by,omitempty"`
+	Continues  *uuid.UUID      `json:"continues,omitempty"`
+	Continued  *uuid.UUID      `json:"continued_as,omitempty"`
+
+	Tags       map[string]string `json:"tags,omitempty"`
+	CreatedAt  time.Time         `json:"created_at"`
+	UpdatedAt  time.Time         `json:"updated_at"`
+	ProgressAt time.Time         `json:"progress_at"`
+	DueAt      *time.Time        `json:"due_at,omitempty"`
+	WakeAt     *time.Time        `json:"wake_at,omitempty"`
+	Deadline   *time.Time        `json:"deadline,omitempty"`
+	FinishedAt *time.Time        `json:"finished_at,omitempty"`
+	ErasedAt   *time.Time        `json:"erased_at,omitempty"`
+	Revision   int64             `json:"revision"`
 }
 
 type runningView struct {
@@ -57,7 +66,8 @@ func viewExecution(x *store.Execution) executionView {
 		ID: x.ID, Saga: x.Saga, Version: x.Version, Partition: x.Partition, Resource: x.Resource, Key: x.Key,
 		Status: x.Status, Direction: x.Direction, Step: x.Step, Epoch: x.Epoch, Tries: x.Tries, Resumes: x.Resumes,
 		Failure: x.Failure, Cause: x.Cause, Turn: x.Turn, Reason: x.Reason, ReasonBy: x.ReasonBy, Request: x.Request,
-		RerunOf: x.RerunOf, RerunAs: x.RerunAs, CreatedAt: x.CreatedAt, UpdatedAt: x.UpdatedAt, ProgressAt: x.ProgressAt,
+		RerunOf: x.RerunOf, RerunAs: x.RerunAs, Parent: x.Parent, Follows: x.Follows, ReplacedBy: x.ReplacedBy,
+		Continues: x.Continues, Continued: x.ContinuedAs, Tags: x.Tags, Gate: x.Gate, Deadline: x.Deadline, CreatedAt: x.CreatedAt, UpdatedAt: x.UpdatedAt, ProgressAt: x.ProgressAt,
 		DueAt: x.DueAt, WakeAt: x.WakeAt, FinishedAt: x.FinishedAt, ErasedAt: x.ErasedAt, Revision: x.Revision,
 	}
 	if a := x.Attempt; a != nil {
@@ -107,6 +117,7 @@ type auditView struct {
 type showView struct {
 	executionView
 	Ledger     []store.LedgerEntry `json:"ledger"`
+	Inbox      []messageView       `json:"inbox,omitempty"`
 	Attempts   []attemptView       `json:"attempts"`
 	Audit      []auditView         `json:"audit"`
 	State      json.RawMessage     `json:"state,omitempty"`
