@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ import (
 // passes on any store that passes [Run].
 func RunEngine(t *testing.T, newStore func(t *testing.T) store.Store) {
 	newStore = oneAtATime(newStore)
-	for _, c := range engineCases {
+	for _, c := range slices.Concat(engineCases, waitingEngineCases) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			t.Cleanup(func() {

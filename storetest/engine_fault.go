@@ -108,6 +108,14 @@ func (s *faultyTransactor) RunTx(ctx context.Context, kind string, fn func(store
 	})
 }
 
+// withCells adds the cells, which no fault hits.
+type withCells struct {
+	store.Store
+	store.Cells
+}
+
+func (s withCells) Unwrap() store.Store { return s.Store }
+
 type faultyStore struct {
 	store.Store
 	fault *fault

@@ -27,6 +27,9 @@ type world struct {
 	lossy bool
 	// definition of the saga that all processes know; without a name that of trips.
 	definition saga.Definition[trip]
+	also       func(e *saga.Engine) error // registers more
+	signals    []saga.StartSignal         // of each start
+	cells      bool                       // processes see the store's Cells
 	// exclusive: at most one process at a time, see saga.Config.Exclusive.
 	exclusive bool
 
@@ -99,6 +102,9 @@ func (w *world) process(f *fault, end *wireEnd) *process {
 		Store: faultyFor(w.s, f, p.dead), Exclusive: w.exclusive, Logger: quiet, Now: w.now, Workers: 4,
 		Lease: 30 * time.Second, PickupWithin: 30 * time.Second, SweepEvery: time.Millisecond, Grace: time.Millisecond,
 	}
+	if cells, ok := store.As[store.Cells](w.s); ok && w.cells {
+		cfg.Store = withCells{cfg.Store, cells}
+	}
 	if f != nil {
 		// What follows an outage of the store waits for a third of a lease,
 		// whatever the clock says.
@@ -118,6 +124,11 @@ func (w *world) process(f *fault, end *wireEnd) *process {
 	}
 	if p.s, err = saga.Register(p.e, d); err != nil {
 		w.t.Fatal(err)
+	}
+	if w.also != nil {
+		if err := w.also(p.e); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	p.cancel = cancel
@@ -172,7 +183,7 @@ func (w *world) start(p *process, state trip) uuid.UUID {
 
 func (w *world) tryStart(p *process, id uuid.UUID, state trip) error {
 	// A partition of its own, so that runs on one store do not meet.
-	_, err := p.s.Start(w.t.Context(), saga.Resource{Type: "trip", ID: id.String()}, state, &saga.StartOptions{ID: id})
+	_, err := p.s.Start(w.t.Context(), saga.Resource{Type: "trip", ID: id.String()}, state, &saga.StartOptions{ID: id, Signals: w.signals})
 	return err
 }
 
