@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -244,14 +245,22 @@ func (w *world) living() (n int) {
 }
 
 // jump moves the clock on to a time that an execution waits for. It does so under
-// the execution's lock, and, if patient, not while a living process has an
+// the lock of the execution, or of its child that is at work, and, if patient, not while a living process has an
 // attempt of it open: that attempt's lease would be over all at once.
 func (w *world) jump(id uuid.UUID, at time.Time, patient bool) {
 	w.t.Helper()
-	_, err := w.s.WithLock(w.t.Context(), id, func(x *store.Execution) (store.Change, error) {
-		for _, p := range w.ps {
-			if patient && x.Attempt != nil && x.Attempt.Worker == p.e.Worker() && !p.dead.isDead() {
-				return store.Change{}, store.ErrUnchanged
+	child := w.atWork(id)
+	_, err := w.s.WithLock(w.t.Context(), child, func(x *store.Execution) (store.Change, error) {
+		if patient && w.runs(x) {
+			return store.Change{}, store.ErrUnchanged
+		}
+		if child == id && w.atWork(id) != id {
+			return store.Change{}, store.ErrUnchanged // one was started in between
+		}
+		if child != id { // which opens none while the child is at work, and locked
+			parent, err := w.s.Get(w.t.Context(), id)
+			if err != nil || patient && w.runs(parent) {
+				return store.Change{}, errors.Join(store.ErrUnchanged, err)
 			}
 		}
 		w.moveTo(at)
@@ -260,6 +269,30 @@ func (w *world) jump(id uuid.UUID, at time.Time, patient bool) {
 	if err != nil {
 		w.t.Fatalf("%s: %v", w.label, err)
 	}
+}
+
+// runs reports whether a living process has an attempt of the execution open.
+func (w *world) runs(x *store.Execution) bool {
+	return x.Attempt != nil && slices.ContainsFunc(w.ps, func(p *process) bool { return x.Attempt.Worker == p.e.Worker() && !p.dead.isDead() })
+}
+
+// atWork returns the child of an execution that has not ended, or the execution
+// itself. None here has more than one.
+func (w *world) atWork(id uuid.UUID) uuid.UUID {
+	w.t.Helper()
+	if w.also == nil {
+		return id
+	}
+	list, err := w.s.Children(w.t.Context(), store.ChildQuery{Parent: id, Limit: 2})
+	if err != nil || len(list) > 1 {
+		w.t.Fatalf("%s: %d children, %v", w.label, len(list), err)
+	}
+	for _, x := range list {
+		if !x.Status.Finished() {
+			return x.ID
+		}
+	}
+	return id
 }
 
 // check compares how an execution ended with what it left outside.
