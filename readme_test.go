@@ -85,6 +85,21 @@ func TestCodeIsCompiled(t *testing.T) {
 	})
 }
 
+// The index for coding assistants has every page.
+func TestLLMsIndexIsWhole(t *testing.T) {
+	index := read(t, "docs/llms.txt")
+	walk(t, ".md", func(file, _ string) {
+		if page, ok := strings.CutPrefix(file, "docs/"); ok && !strings.Contains(index, "("+page+")") {
+			t.Errorf("docs/llms.txt lacks %s", page)
+		}
+	})
+	for _, link := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(index, -1) {
+		if _, err := os.Stat(path.Join("docs", link[1])); err != nil {
+			t.Errorf("docs/llms.txt: %v", err)
+		}
+	}
+}
+
 func TestLinksExist(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)|(?:src|srcset|href)="([^"]+)"`)
 	walk(t, ".md", func(file, text string) {
