@@ -254,8 +254,8 @@ func (w *world) jump(id uuid.UUID, at time.Time, patient bool) {
 		if patient && w.runs(x) {
 			return store.Change{}, store.ErrUnchanged
 		}
-		if child == id && w.atWork(id) != id {
-			return store.Change{}, store.ErrUnchanged // one was started in between
+		if child == id && w.atWork(id) != id || child != id && x.Status.Finished() {
+			return store.Change{}, store.ErrUnchanged // one was started, or has ended, in between
 		}
 		if child != id { // which opens none while the child is at work, and locked
 			parent, err := w.s.Get(w.t.Context(), id)
