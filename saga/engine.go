@@ -53,9 +53,11 @@ type Engine struct {
 	alarms   alarms
 	waiters  waiters
 	budgets  budgets
-	limits   limits
-	stats    stats
-	purging  *Slots // one batch at a time
+	// schedules are those that this process has declared.
+	schedules schedules
+	limits    limits
+	stats     stats
+	purging   *Slots // one batch at a time
 
 	deliveries deliveries
 }

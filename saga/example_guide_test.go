@@ -72,6 +72,13 @@ func (s *playground) settle(id uuid.UUID) *saga.Execution {
 	}
 }
 
+// move moves the clock on.
+func (s *playground) move(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clock = s.clock.Add(d)
+}
+
 // reaches returns when an execution waits at this step.
 func (s *playground) reaches(id uuid.UUID, step string) {
 	for s.settle(id).Step != step {

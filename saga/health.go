@@ -30,6 +30,7 @@ const (
 	HealthStoreSlow          HealthCode = "store_slow"          // the store takes more than a second to answer
 	HealthClockSkew          HealthCode = "clock_skew"          // this machine's clock is off by more than 5 seconds
 	HealthNoSweep            HealthCode = "no_sweep"            // no process looks for due executions
+	HealthScheduleLate       HealthCode = "schedule_late"       // a schedule has not started what it should have
 	HealthPaused             HealthCode = "paused"              // something is paused
 )
 
@@ -37,7 +38,7 @@ const (
 func HealthCodes() []HealthCode {
 	return []HealthCode{
 		HealthStalled, HealthCompensationFailed, HealthHalted, HealthOverdue, HealthBacklog, HealthNoConsumer, HealthUnroutable,
-		HealthForeignStore, HealthBrokerDown, HealthStoreDown, HealthStoreSlow, HealthClockSkew, HealthNoSweep, HealthPaused,
+		HealthForeignStore, HealthBrokerDown, HealthStoreDown, HealthStoreSlow, HealthClockSkew, HealthNoSweep, HealthScheduleLate, HealthPaused,
 	}
 }
 
@@ -111,8 +112,9 @@ func (e *Engine) Health(ctx context.Context) *Health {
 		h.pauses(sctx)
 		h.counts(sctx)
 		h.workers(sctx)
+		h.schedules(sctx)
 	} else {
-		h.unasked(HealthStalled, HealthCompensationFailed, HealthHalted, HealthOverdue, HealthNoConsumer, HealthNoSweep, HealthPaused)
+		h.unasked(HealthStalled, HealthCompensationFailed, HealthHalted, HealthOverdue, HealthNoConsumer, HealthNoSweep, HealthScheduleLate, HealthPaused)
 	}
 	h.broker(ctx)
 	h.reports()
@@ -264,6 +266,26 @@ func (c *checkup) pauses(ctx context.Context) {
 	for _, p := range list {
 		c.cause(HealthInfo, HealthPaused, p.String(), 0, "%s is paused since %s by %s: %s", p.Scope, clock3339(p.At), p.Actor, p.Reason)
 		c.since(p.At)
+	}
+}
+
+// schedules looks for occurrences that nobody starts.
+func (c *checkup) schedules(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, healthProbe)
+	defer cancel()
+	list, err := c.e.ScheduleList(ctx)
+	if err != nil {
+		c.unanswered(HealthScheduleLate, err)
+		return
+	}
+	late := max(10*c.e.cfg.SweepEvery, scheduleGrace)
+	for i := range list {
+		s := &list[i]
+		if s.Paused || s.PausedBy != nil || s.Next.IsZero() || c.h.At.Sub(s.Next) <= late {
+			continue
+		}
+		c.cause(HealthDegraded, HealthScheduleLate, s.Key(), 0, "schedule %s should have started saga %q at %s; no process that lives does", s.Key(), s.Saga, clock3339(s.Next))
+		c.since(s.Next)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -50,6 +51,23 @@ func (s *sickly) Now(ctx context.Context) (time.Time, error) {
 	}
 	now, err := s.Store.Now(ctx)
 	return now.Add(off), err
+}
+
+// putSchedules puts a set of schedules into the store, "" for none.
+func putSchedules(t *testing.T, s store.Store, set string) {
+	t.Helper()
+	cells, _ := store.As[store.Cells](s)
+	_, revision, err := cells.Cell(t.Context(), "schedules/n")
+	if err == nil {
+		var v json.RawMessage
+		if set != "" {
+			v = json.RawMessage(set)
+		}
+		_, err = cells.SetCell(t.Context(), "schedules/n", v, revision)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A loud publisher reports what becomes of pointers.
@@ -161,6 +179,14 @@ func TestHealth(t *testing.T) {
 				w.t.Error(err)
 			}
 		}},
+		{
+			code: saga.HealthScheduleLate, level: saga.HealthDegraded,
+			raise: func(w *world) { // of a build whose last process has gone
+				putSchedules(w.t, w.s, fmt.Sprintf(`{"schedules":[{"name":"q","saga":"report","every":900000000000,"catch_up":"latest","since":%q}]}`,
+					time.Now().Add(-time.Hour).Format(time.RFC3339)))
+			},
+			end: func(w *world) { putSchedules(w.t, w.s, "") },
+		},
 	}
 	tested := []saga.HealthCode{saga.HealthNoSweep} // see TestHealthWithoutAnybody
 	for _, c := range cases {

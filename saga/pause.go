@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/leveret-go/leveret/store"
@@ -20,6 +21,7 @@ type Scope struct {
 	Partition string `json:"partition,omitempty"`
 	Saga      string `json:"saga,omitempty"`
 	Worker    string `json:"worker,omitempty"`
+	Schedule  string `json:"schedule,omitempty"` // namespace/name
 }
 
 // String returns the scope as people write it: partition/shop.
@@ -29,28 +31,37 @@ func (s Scope) String() string {
 		return "partition/" + s.Partition
 	case s.Saga != "":
 		return "saga/" + s.Saga
+	case s.Schedule != "":
+		return "schedule/" + s.Schedule
 	}
 	return "worker/" + s.Worker
 }
 
 func (s Scope) check() error {
 	set := 0
-	for _, v := range []string{s.Partition, s.Saga, s.Worker} {
+	for _, v := range []string{s.Partition, s.Saga, s.Worker, s.Schedule} {
 		if v != "" {
 			set++
 		}
 	}
 	switch {
 	case set != 1:
-		return fmt.Errorf("%w: Scope wants exactly one of Partition, Saga and Worker", ErrInvalid)
+		return fmt.Errorf("%w: Scope wants exactly one of Partition, Saga, Worker and Schedule", ErrInvalid)
 	case s.Partition != "" && !partitionRule.MatchString(s.Partition):
 		return fmt.Errorf("%w: Scope.Partition %s", ErrInvalid, partitionFault(s.Partition))
 	case s.Saga != "" && !nameRule.MatchString(s.Saga):
 		return fmt.Errorf("%w: Scope.Saga %s", ErrInvalid, nameFault(s.Saga))
+	case s.Schedule != "" && !scheduleRule(s.Schedule):
+		return fmt.Errorf("%w: Scope.Schedule is not of the form namespace/name", ErrInvalid)
 	case len(s.Worker) > store.MaxText || !cleanText(s.Worker):
 		return fmt.Errorf("%w: Scope.Worker must be valid UTF-8 without NUL of at most %d bytes", ErrInvalid, store.MaxText)
 	}
 	return nil
+}
+
+func scheduleRule(s string) bool {
+	namespace, name, _ := strings.Cut(s, "/")
+	return nameRule.MatchString(namespace) && nameRule.MatchString(name)
 }
 
 // A Pause is a scope that is paused, by whom and since when.
@@ -88,7 +99,7 @@ const maxPauses = 500
 const maxPauseLog = 512 * 1024
 
 // Pause keeps new attempts from being opened in a partition, of a saga or by a
-// worker, until [Engine.Unpause]. Attempts that run go on to their end. What is
+// worker, or a schedule from starting anything, until [Engine.Unpause]. Attempts that run go on to their end. What is
 // paused keeps its place: it stays due, is not published, counts no resume, and
 // is taken up in the order in which it came due. Starts, signals and acts are
 // taken as ever. A paused worker takes no new work at all; its queues go to the
@@ -190,7 +201,7 @@ func (e *Engine) changePauses(ctx context.Context, s Scope, by By, act Act) erro
 // like counts what is paused of the same kind.
 func (p *pauses) like(s Scope) (n int) {
 	for _, q := range p.Now {
-		if (q.Partition == "") == (s.Partition == "") && (q.Saga == "") == (s.Saga == "") {
+		if (q.Partition == "") == (s.Partition == "") && (q.Saga == "") == (s.Saga == "") && (q.Schedule == "") == (s.Schedule == "") {
 			n++
 		}
 	}

@@ -12,6 +12,7 @@ import (
 // change after it was made.
 type pauseSet struct {
 	partitions, sagas map[string]bool
+	schedules         map[string]bool
 	worker            bool // this one
 }
 
@@ -22,13 +23,15 @@ func (p *pauseSet) holds(x *store.Execution) bool {
 
 // newPauseSet works out what the pauses mean for a worker.
 func newPauseSet(pauses []Pause, worker string) *pauseSet {
-	s := &pauseSet{partitions: map[string]bool{}, sagas: map[string]bool{}}
+	s := &pauseSet{partitions: map[string]bool{}, sagas: map[string]bool{}, schedules: map[string]bool{}}
 	for _, p := range pauses {
 		switch {
 		case p.Partition != "":
 			s.partitions[p.Partition] = true
 		case p.Saga != "":
 			s.sagas[p.Saga] = true
+		case p.Schedule != "":
+			s.schedules[p.Schedule] = true
 		case isWorker(worker, p.Worker):
 			s.worker = true
 		}

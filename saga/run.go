@@ -73,6 +73,9 @@ func (e *Engine) Run(ctx context.Context, consumers ...Runner) error {
 	if len(e.limited()) > 0 {
 		loops.Go(func() { e.limitLoop(work) })
 	}
+	if len(e.schedules.sets) > 0 {
+		loops.Go(func() { e.scheduleLoop(work) })
+	}
 	if e.cfg.Retention != nil {
 		loops.Go(func() { e.retentionLoop(work) })
 	}

@@ -30,6 +30,7 @@ var waitingEngineCases = []engineCase{
 	{"continues as new", "one write ends an execution and starts its successor, with its key", runContinues},
 	{"pivots", "before its pivot a saga is undone, after it it goes on or waits for a person", runPivots},
 	{"limits", "no more executions are active than may be, and each has its turn", runLimits},
+	{"schedules", "each occurrence of a schedule starts one execution, whatever process is there", runSchedules},
 	{"deadline", "a saga that has not ended by its deadline is undone", runDeadline},
 }
 
@@ -547,6 +548,76 @@ func runLimits(t *testing.T, s store.Store) {
 	if ran != 20 || most[""] > 3 || most["north"] > 2 || most["south"] > 2 {
 		t.Errorf("%d ran, at most %v at a time", ran, most)
 	}
+}
+
+func runSchedules(t *testing.T, s store.Store) {
+	if _, ok := store.As[store.Cells](s); !ok {
+		t.Skip("there are no schedules without store.Cells")
+	}
+	ctx := t.Context()
+	w := newWorld(t, s)
+	w.cells = true
+	defer w.close()
+	var mu sync.Mutex
+	ran := map[string]int{}
+	w.definition = saga.Definition[trip]{Name: "storetest-schedules", Steps: []saga.Step[trip]{{
+		Name: "a", Execute: func(_ context.Context, run *saga.Run[trip]) error {
+			mu.Lock()
+			defer mu.Unlock()
+			ran[run.Resource.ID]++
+			return nil
+		},
+	}}}
+	w.schedules = func(s *saga.Saga[trip]) []saga.AnySchedule {
+		return []saga.AnySchedule{s.Schedule(saga.Schedule[trip]{
+			Name: "q", Every: 15 * time.Minute, CatchUp: saga.CatchUpAll,
+			Input: func(at time.Time) (saga.Resource, trip) {
+				return saga.Resource{Type: "report", ID: at.Format(time.RFC3339)}, trip{}
+			},
+		})}
+	}
+	ps := []*process{w.process(nil, nil), w.process(nil, nil), w.process(nil, nil)}
+	list := func() saga.ScheduleInfo {
+		t.Helper()
+		deadline := time.Now().Add(time.Minute)
+		for time.Now().Before(deadline) {
+			all, err := ps[0].e.ScheduleList(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, info := range all {
+				if info.Next.After(w.now()) {
+					return info
+				}
+			}
+		}
+		t.Fatal("the occurrences are not dealt with")
+		return saga.ScheduleInfo{}
+	}
+	first := list().Next
+	w.moveTo(first.Add(3*15*time.Minute + time.Second)) // four at once
+	info := list()
+	if info.LastID == nil || info.LastResult != "started" {
+		t.Fatalf("%+v", info)
+	}
+	w.status(w.end(*info.LastID), store.StatusCompleted)
+	for n := range 4 {
+		at := first.Add(time.Duration(n) * 15 * time.Minute).Format(time.RFC3339)
+		w.still(w.of(at), func(x *store.Execution) bool { return x.Status == store.StatusCompleted })
+		if ran[at] != 1 {
+			t.Errorf("the occurrence of %s ran %d times", at, ran[at])
+		}
+	}
+}
+
+// of returns the execution about a report.
+func (w *world) of(id string) uuid.UUID {
+	w.t.Helper()
+	list, err := w.s.ForResource(w.t.Context(), store.Resource{Type: "report", ID: id}, 2)
+	if err != nil || len(list) != 1 {
+		w.t.Fatalf("%s: %d executions of %s, %v", w.label, len(list), id, err)
+	}
+	return list[0].ID
 }
 
 func runDeadline(t *testing.T, s store.Store) {

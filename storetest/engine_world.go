@@ -30,7 +30,8 @@ type world struct {
 	definition saga.Definition[trip]
 	also       func(e *saga.Engine) error // registers more
 	signals    []saga.StartSignal         // of each start
-	cells      bool                       // processes see the store's Cells
+	schedules  func(s *saga.Saga[trip]) []saga.AnySchedule
+	cells      bool // processes see the store's Cells
 	// exclusive: at most one process at a time, see saga.Config.Exclusive.
 	exclusive bool
 
@@ -128,6 +129,11 @@ func (w *world) process(f *fault, end *wireEnd) *process {
 	}
 	if w.also != nil {
 		if err := w.also(p.e); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	if w.schedules != nil {
+		if err := p.e.Schedules("storetest", w.schedules(p.s)...); err != nil {
 			w.t.Fatal(err)
 		}
 	}

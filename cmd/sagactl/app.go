@@ -164,6 +164,7 @@ func (t *terminal) commands() []*cli.Command {
 			&cli.IntFlag{Name: "max-resumes", Usage: "give up what was lost `N` times in a row (default: the engine's)", HideDefault: true})),
 
 		t.command(running, "workers", "", "list the processes that work on the store", workers),
+		t.command(running, "schedules", "", "list the schedules, and what they started last", schedules),
 		t.command(running, "health", "", "say what a person should know: exits with 8 when it is degraded or down", health),
 		t.command(running, "pause", "", "keep new attempts from being opened", pause, scopeFlags(), byFlags()),
 		t.command(running, "unpause", "", "take a pause back", unpause, scopeFlags(), byFlags()),

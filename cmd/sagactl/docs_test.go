@@ -84,7 +84,7 @@ func TestTheDocumentationHasAllFieldsOfJSON(t *testing.T) {
 	for _, v := range []any{
 		showView{}, actView{}, countView{}, stuckItem{}, pauseLogView{}, store.LedgerEntry{}, store.Failure{}, store.Request{},
 		saga.Diagnosis{}, saga.Plan{}, saga.PlannedStep{}, saga.BulkReport{}, saga.BulkItem{}, saga.PurgeReport{},
-		signalView{}, messageView{}, store.Gate{}, store.Parent{}, saga.CheckReport{}, saga.CheckProblem{}, saga.Outline{}, saga.OutlineStep{},
+		signalView{}, messageView{}, saga.ScheduleInfo{}, store.Gate{}, store.Parent{}, saga.CheckReport{}, saga.CheckProblem{}, saga.Outline{}, saga.OutlineStep{},
 		saga.WorkerInfo{}, saga.WorkerSaga{}, saga.WorkerAttempt{}, saga.Health{}, saga.Cause{}, amqp.Finding{}, amqp.DeadReport{}, amqp.DeadLetter{},
 	} {
 		for _, name := range jsonNames(reflect.TypeOf(v)) {

@@ -14,6 +14,7 @@ func scopeFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "partition", Usage: "the `PARTITION`"},
 		&cli.StringFlag{Name: "saga", Usage: "the `SAGA`"},
+		&cli.StringFlag{Name: "schedule", Usage: "the `SCHEDULE`, as NAMESPACE/NAME"},
 		&cli.StringFlag{Name: "worker", Usage: "the `WORKER`; without what follows the slash also after its restarts"},
 	}
 }
@@ -32,15 +33,15 @@ func (c *call) changePause(ctx context.Context, a saga.Act) error {
 	if err != nil {
 		return err
 	}
-	scope := saga.Scope{Partition: c.String("partition"), Saga: c.String("saga"), Worker: c.String("worker")}
+	scope := saga.Scope{Partition: c.String("partition"), Saga: c.String("saga"), Worker: c.String("worker"), Schedule: c.String("schedule")}
 	set := 0
-	for _, v := range []string{scope.Partition, scope.Saga, scope.Worker} {
+	for _, v := range []string{scope.Partition, scope.Saga, scope.Worker, scope.Schedule} {
 		if v != "" {
 			set++
 		}
 	}
 	if set != 1 {
-		return usage("give one of -partition, -saga and -worker")
+		return usage("give one of -partition, -saga, -worker and -schedule")
 	}
 	return c.with(ctx, func(s *session) error {
 		do := s.Pause
