@@ -21,6 +21,9 @@ const module = "github.com/leveret-go/leveret"
 
 const amqp091 = "github.com/rabbitmq/amqp091-go"
 
+// cronParser is what saga reads schedules with.
+const cronParser = "github.com/robfig/cron/v3"
+
 // heavy are the brokers, drivers and mappers that only the package made for each may link. A path
 // stands for itself and all below it, but database/sql for itself alone: database/sql/driver holds
 // nothing but interfaces, and uuid implements them.
@@ -71,9 +74,12 @@ var rules = []rule{
 		}),
 	},
 	{
-		arrow: "saga -> store, with no broker, driver or mapper",
+		arrow: "saga -> store, uuid and a parser of cron, with no broker, driver or mapper",
 		from:  below("saga"),
-		bad:   linked(func(path string) bool { return isHeavy(path) || ours(path, "saga", "store=") }),
+		bad: linked(func(path string) bool {
+			return isHeavy(path) || ours(path, "saga", "store=") ||
+				!standard(path) && !under(path, module) && !under(path, "github.com/google/uuid") && !under(path, cronParser)
+		}),
 	},
 	{
 		arrow: "store/* -> store and store/internal, never saga nor each other",
@@ -124,7 +130,7 @@ var rules = []rule{
 		from:  below("telemetry"),
 		bad: linked(func(path string) bool {
 			return isHeavy(path) || ours(path, "telemetry", "saga", "store=") ||
-				!standard(path) && !under(path, module) && !slices.ContainsFunc(otelAPI, func(dir string) bool { return under(path, dir) }) ||
+				!standard(path) && !under(path, module) && !under(path, cronParser) && !slices.ContainsFunc(otelAPI, func(dir string) bool { return under(path, dir) }) ||
 				slices.ContainsFunc(otelSDK, func(dir string) bool { return under(path, dir) })
 		}),
 	},
@@ -152,7 +158,7 @@ var rules = []rule{
 		from:  below("storetest"),
 		bad: linked(func(path string) bool {
 			return ours(path, "storetest", "saga", "store=") ||
-				!standard(path) && !under(path, module) && !under(path, "github.com/google/uuid") && !under(path, "github.com/google/go-cmp")
+				!standard(path) && !under(path, module) && !under(path, "github.com/google/uuid") && !under(path, cronParser) && !under(path, "github.com/google/go-cmp")
 		}),
 	},
 	{
