@@ -28,31 +28,31 @@ func parseTimetable(spec string, every time.Duration, zone string) (*timetable, 
 	case (spec == "") == (every == 0):
 		return nil, errors.New("wants one of Cron and Every")
 	case every != 0 && (every < time.Second || every > maxWait):
-		return nil, fmt.Errorf("Every is %v, want a second to 100 years", every)
+		return nil, fmt.Errorf("the field Every is %v, want a second to 100 years", every)
 	}
 	var err error
 	if zone == "" {
 		zone = "UTC"
 	}
 	if zone == "Local" {
-		return nil, errors.New("TimeZone is Local, which is another one on another machine: name it")
+		return nil, errors.New("the field TimeZone is Local, which is another one on another machine: name it")
 	}
 	if t.zone, err = time.LoadLocation(zone); err != nil {
-		return nil, fmt.Errorf("TimeZone: %w (a program without the system's time zones imports time/tzdata)", err)
+		return nil, fmt.Errorf("the field TimeZone: %w (a program without the system's time zones imports time/tzdata)", err)
 	}
 	if spec == "" {
 		return t, nil
 	}
 	if strings.Contains(spec, "TZ=") || strings.HasPrefix(spec, "@every") {
-		return nil, fmt.Errorf("Cron %q: the time zone is named by TimeZone, and a duration by Every", spec)
+		return nil, fmt.Errorf("the field Cron, %q: the time zone is named by TimeZone, and a duration by Every", spec)
 	}
 	if t.cron, err = cronParser.Parse(spec); err != nil {
-		return nil, fmt.Errorf("Cron %q: %w", spec, err)
+		return nil, fmt.Errorf("the field Cron, %q: %w", spec, err)
 	}
 	fields := strings.Fields(spec)
 	t.wild = spec == "@hourly" || len(fields) == 5 && strings.HasPrefix(fields[1], "*")
 	if t.after(time.Now()).IsZero() {
-		return nil, fmt.Errorf("Cron %q: there is no such day", spec)
+		return nil, fmt.Errorf("the field Cron, %q: there is no such day", spec)
 	}
 	return t, nil
 }

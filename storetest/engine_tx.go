@@ -176,9 +176,9 @@ func runLateInTx(t *testing.T, s store.Store, k TxKind) {
 	}
 	w.moveTo(x.DueAt.Add(time.Second))
 	w.process(nil, nil)
-	end := w.until(id, func(x *store.Execution) bool { return x.Step != "hotel" || x.Status.Finished() })
+	w.until(id, func(x *store.Execution) bool { return x.Step != "hotel" || x.Status.Finished() })
 	close(release)
-	end = w.end(id)
+	end := w.end(id)
 	first.cancel()
 	first.wait(w) // it has settled, or not
 	if end.Status != store.StatusCompleted {
