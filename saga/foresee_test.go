@@ -102,6 +102,7 @@ func planAndAct(t *testing.T, seed uint64) *saga.Plan {
 	}
 	d := saga.Definition[struct{}]{Name: "stage"}
 	outcomes := s.outcomes()
+	never := map[string]bool{} // steps whose condition is false
 	for i := range 4 {
 		step := saga.Step[struct{}]{Name: fmt.Sprintf("s%d", i), Execute: s.body, Timeout: saga.NoTimeout}
 		if r.IntN(4) > 0 {
@@ -111,6 +112,17 @@ func planAndAct(t *testing.T, seed uint64) *saga.Plan {
 			step.InDoubt = saga.InDoubtHalt
 		}
 		step.Isolated = r.IntN(3) == 0
+		switch r.IntN(8) {
+		case 0:
+			step.If = func(struct{}) bool { return false }
+			never[step.Name] = true
+		case 1:
+			step.If = func(struct{}) bool { return true }
+		case 2:
+			step.Wait = time.Duration(1+r.IntN(30)) * time.Second
+		case 3: // nothing comes
+			step.Await = &saga.Await[struct{}]{Signal: saga.Signal[struct{}]("go"), Timeout: 20 * time.Second}
+		}
 		d.Steps = append(d.Steps, step)
 		for _, dir := range []string{"execute", "compensate"} {
 			if r.IntN(3) == 0 {
@@ -174,7 +186,7 @@ func planAndAct(t *testing.T, seed uint64) *saga.Plan {
 	}
 	<-time.After(30 * time.Second) // a request has reached the step
 	close(s.resume)
-	<-time.After(5 * time.Minute)
+	<-time.After(5 * time.Minute) // with all that it waits for
 	after, err := e.Get(ctx, x.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -184,6 +196,12 @@ func planAndAct(t *testing.T, seed uint64) *saga.Plan {
 	s.mu.Unlock()
 	var want []saga.PlannedStep
 	for _, p := range plan.Steps {
+		if never[p.Name] && p.Direction == store.DirectionExecute {
+			if planner == e && !p.Conditional {
+				t.Errorf("seed %d: step %s is planned to run, and its condition is false", seed, p.Name)
+			}
+			continue
+		}
 		if !p.Running { // its call was before
 			want = append(want, saga.PlannedStep{Name: p.Name, Direction: p.Direction})
 		}
@@ -209,6 +227,43 @@ func ledger(x *saga.Execution) string {
 		out += fmt.Sprintf("%s=%s ", l.Name, l.Status)
 	}
 	return out
+}
+
+// What an execution waits for is in its plan.
+func TestPlanOfWhatWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		paid := saga.Signal[int]("paid")
+		r := newRig(t, saga.Config{SweepEvery: time.Minute},
+			saga.Step[order]{Name: "a", Wait: time.Hour, Execute: ok, Compensate: ok},
+			saga.Step[order]{Name: "b", If: func(order) bool { return false }, Execute: ok},
+			saga.Step[order]{Name: "c", Await: &saga.Await[order]{Signal: paid}, Execute: ok},
+			saga.Step[order]{Name: "d", Children: &saga.Children[order]{Start: func(context.Context, *saga.Run[order]) ([]saga.Child, error) { return nil, nil }}})
+		runEngine(t, r.e, func(ctx context.Context) {
+			id := r.start(ctx)
+			pass(time.Minute)
+			p, err := r.e.Plan(ctx, id, saga.ActHalt, nil)
+			if err != nil || p.Refused != nil || p.EndsAs != store.StatusHalted || len(p.Steps) > 0 {
+				t.Errorf("%+v, %v", p, err)
+			}
+			if _, err := r.e.Halt(ctx, id, anna, nil); err != nil {
+				t.Fatal(err)
+			}
+			due := r.get(id).CreatedAt.Add(time.Hour)
+			p, err = r.e.Plan(ctx, id, saga.ActResume, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := []saga.PlannedStep{
+				{Name: "a", Direction: store.DirectionExecute, Waits: store.GateTime},
+				{Name: "b", Direction: store.DirectionExecute, Conditional: true},
+				{Name: "c", Direction: store.DirectionExecute, Waits: store.GateSignal},
+				{Name: "d", Direction: store.DirectionExecute},
+			}
+			if !slices.Equal(p.Steps, want) || p.EndsAs != store.StatusCompleted || p.NotBefore == nil || !p.NotBefore.Equal(due) {
+				t.Errorf("steps %+v, ending %s, not before %v, want %v", p.Steps, p.EndsAs, p.NotBefore, due)
+			}
+		})
+	})
 }
 
 // An attempt whose lease has run out does not run: the plan begins it anew.

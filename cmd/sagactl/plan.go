@@ -36,6 +36,12 @@ func (c *call) showPlan(k clock, p *saga.Plan) {
 		if st.InDoubt {
 			note = append(note, "may have had its effect before")
 		}
+		if st.Waits != "" {
+			note = append(note, "waits: "+string(st.Waits))
+		}
+		if st.Conditional {
+			note = append(note, "only if its condition holds then")
+		}
 		t.add(fmt.Sprint(i+1), st.Name, string(st.Direction), strings.Join(note, ", "))
 	}
 	c.table(t)
