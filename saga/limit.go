@@ -316,13 +316,21 @@ func (e *Engine) letIn(ctx context.Context, saga string) error {
 	return err
 }
 
-// ringFor tells the loop of limits of an execution that has been written.
-func (e *Engine) ringFor(x *store.Execution) {
+// ringFor tells the loop of limits of an execution that has been written. A process
+// that only starts has none: it lets in whose turn it is itself, and leaves
+// the rest to those that work.
+func (e *Engine) ringFor(ctx context.Context, x *store.Execution) {
 	waits := x.Gate != nil && !x.Gate.Open && x.Gate.Kind == store.GateTurn
 	if !waits && !x.Status.Finished() {
 		return
 	}
-	if p := e.latest(x.Saga); p != nil && p.limit.any() {
+	switch p := e.latest(x.Saga); {
+	case p == nil || !p.limit.any():
+	case e.life.isRunning():
 		e.limits.ring(x.Saga)
+	default:
+		if err := e.letIn(ctx, x.Saga); err != nil {
+			e.warn("saga: limit", "saga", x.Saga, "error", err)
+		}
 	}
 }

@@ -132,6 +132,26 @@ func TestMaxActivePerGroup(t *testing.T) {
 	})
 }
 
+// A process that only starts lets in whose turn it is: workers need not find out.
+func TestALimitOfAStarter(t *testing.T) {
+	d := crowded(newCrowd())
+	d.MaxActive = 1
+	r := newRigFor(t, saga.Config{}, d)
+	a, b := r.mustStartFor("a", nil), r.mustStartFor("b", nil)
+	if x := r.get(a.ID); x.Status != store.StatusRunning || x.Gate != nil {
+		t.Errorf("the first one is %s, gate %+v", x.Status, x.Gate)
+	}
+	if x := r.get(b.ID); x.Status != store.StatusWaiting || x.Gate == nil || x.Gate.Kind != store.GateTurn {
+		t.Errorf("the second one is %s, gate %+v", x.Status, x.Gate)
+	}
+	if _, err := r.e.Cancel(t.Context(), a.ID, anna, nil); err != nil {
+		t.Fatal(err)
+	}
+	if x := r.get(b.ID); x.Status != store.StatusRunning {
+		t.Errorf("when that has ended the second one is %s", x.Status)
+	}
+}
+
 // A process that dies after it has given somebody a place has given it.
 func TestALimitOutlivesItsProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {

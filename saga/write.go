@@ -45,7 +45,7 @@ func (e *Engine) committed(ctx context.Context, m *machine, x *store.Execution) 
 	if x.Attempt == nil && x.DueAt != nil && (x.OfferedAt == nil || !x.DueAt.After(m.now)) {
 		e.alarms.set(*x.DueAt)
 	}
-	e.ringFor(x)
+	e.ringFor(ctx, x)
 	if len(m.change.Wake) > 0 {
 		e.alarms.set(m.now)
 	}
