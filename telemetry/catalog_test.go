@@ -47,7 +47,7 @@ func everything(t *testing.T) (all []made) {
 	tel.Watch(e, "default")
 	for _, kind := range []saga.EventKind{
 		saga.EventStarted, saga.EventCompleted, saga.EventHalted, saga.EventCompensationStarted, saga.EventResumed,
-		saga.EventStepFinished, saga.EventStepStuck, saga.EventPointerStale,
+		saga.EventStepFinished, saga.EventStepStuck, saga.EventPointerStale, saga.EventWaiting, saga.EventSignal,
 	} {
 		tel.Observe(t.Context(), saga.Event{Kind: kind, Saga: "s", Step: "a", Direction: store.DirectionExecute, Status: store.StatusCompleted})
 	}
@@ -154,7 +154,7 @@ func TestDocumentationListsTheMetricsAsTheyAre(t *testing.T) {
 // Nothing that names one execution, or comes from a person or an error, is an
 // attribute of a metric.
 func TestNoMetricHasAnID(t *testing.T) {
-	allowed := []attribute.Key{keySaga, keyStep, keyDirection, keyStatus, keyOutcome, keyReason, keyPartition}
+	allowed := []attribute.Key{keySaga, keyStep, keyDirection, keyStatus, keyOutcome, keyReason, keyPartition, keyGate}
 	for _, i := range catalog {
 		for _, k := range i.labels {
 			if !slices.Contains(allowed, k) {

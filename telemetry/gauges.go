@@ -24,7 +24,7 @@ var (
 
 // catalog are all instruments.
 var catalog = []info{
-	sagaStarted, sagaFinished, sagaHalted, sagaCompensations, sagaResumed, stepAttempts, stepDuration, stepStuck, pointerDropped,
+	sagaStarted, sagaFinished, sagaHalted, sagaCompensations, sagaResumed, sagaWaits, sagaSignals, stepAttempts, stepDuration, stepStuck, pointerDropped,
 	attemptsRunning, leaseLosses, eventsDropped, sweepLag, sweepAge, queueDepth, queueConsumers,
 }
 

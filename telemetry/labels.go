@@ -15,6 +15,7 @@ const (
 	keyOutcome   = attribute.Key("leveret.outcome")
 	keyReason    = attribute.Key("leveret.reason")
 	keyPartition = attribute.Key("leveret.partition")
+	keyGate      = attribute.Key("leveret.gate")
 
 	// Of spans alone.
 	keyExecution = attribute.Key("leveret.execution.id")

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/leveret-go/leveret/saga"
+	"github.com/leveret-go/leveret/store"
 )
 
 // An info describes an instrument. docs/telemetry.md lists them all.
@@ -22,6 +23,8 @@ var (
 	sagaHalted        = info{"leveret.saga.halted", "{execution}", "Executions parked for a person.", []attribute.Key{keySaga}}
 	sagaCompensations = info{"leveret.saga.compensations", "{execution}", "Compensations begun.", []attribute.Key{keySaga}}
 	sagaResumed       = info{"leveret.saga.resumed", "{execution}", "Executions resumed, by the sweep or by a person.", []attribute.Key{keySaga}}
+	sagaWaits         = info{"leveret.saga.waits", "{wait}", "Executions parked until a time, a signal or another execution.", []attribute.Key{keySaga, keyStep, keyGate}}
+	sagaSignals       = info{"leveret.saga.signals", "{signal}", "Signals taken in.", []attribute.Key{keySaga}}
 	stepAttempts      = info{"leveret.step.attempts", "{attempt}", "Attempts that ended.", []attribute.Key{keySaga, keyStep, keyDirection, keyOutcome}}
 	stepDuration      = info{"leveret.step.duration", "s", "How long attempts took that ended by themselves.", []attribute.Key{keySaga, keyStep, keyDirection}}
 	stepStuck         = info{"leveret.step.stuck", "{attempt}", "Attempts that ignore the end of their ctx.", []attribute.Key{keySaga, keyStep, keyDirection}}
@@ -33,6 +36,7 @@ var durations = []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10
 // counters are what events are counted by.
 type counters struct {
 	started, finished, halted, compensations, resumed metric.Int64Counter
+	waits, signals                                    metric.Int64Counter
 	attempts, stuck, dropped                          metric.Int64Counter
 	duration                                          metric.Float64Histogram
 }
@@ -62,6 +66,7 @@ func (m *maker) counters() counters {
 	return counters{
 		started: m.counter(sagaStarted), finished: m.counter(sagaFinished), halted: m.counter(sagaHalted),
 		compensations: m.counter(sagaCompensations), resumed: m.counter(sagaResumed),
+		waits: m.counter(sagaWaits), signals: m.counter(sagaSignals),
 		attempts: m.counter(stepAttempts), stuck: m.counter(stepStuck), dropped: m.counter(pointerDropped), duration: d,
 	}
 }
@@ -109,8 +114,15 @@ func (t *Telemetry) observe(ctx context.Context, ev saga.Event) {
 		count(t.counters.compensations)
 	case saga.EventResumed:
 		count(t.counters.resumed)
+	case saga.EventWaiting:
+		t.counters.waits.Add(ctx, 1, metric.WithAttributes(append(t.stepLabels(ev.Saga, ev.Step), keyGate.String(gate(ev.Reason)))...))
+	case saga.EventSignal: // its name may be anything
+		count(t.counters.signals)
 	case saga.EventStepStuck:
 		t.counters.stuck.Add(ctx, 1, metric.WithAttributes(step()...))
+	}
+	if ev.Kind == saga.EventStepSkipped && ev.Attempt == 0 {
+		return // its condition was false: there was no attempt
 	}
 	if outcome, ok := outcomes[ev.Kind]; ok {
 		labels := step()
@@ -119,6 +131,14 @@ func (t *Telemetry) observe(ctx context.Context, ev saga.Event) {
 		}
 		t.counters.attempts.Add(ctx, 1, metric.WithAttributes(append(labels, keyOutcome.String(outcome))...))
 	}
+}
+
+// gate keeps the label to the words there are.
+func gate(kind string) string {
+	if store.GateKind(kind).Valid() {
+		return kind
+	}
+	return other
 }
 
 // reason says in a word what became of a pointer.
@@ -131,7 +151,7 @@ func reason(ev saga.Event) string {
 		}
 		return "malformed"
 	case saga.EventPointerOrphan, saga.EventPointerStale, saga.EventPointerUnknown, saga.EventPointerEarly,
-		saga.EventPointerBusy, saga.EventPointerUnroutable, saga.EventPointerUnpublished:
+		saga.EventPointerBusy, saga.EventPointerPaused, saga.EventPointerUnroutable, saga.EventPointerUnpublished:
 		return strings.TrimPrefix(string(ev.Kind), "pointer.")
 	}
 	return other
