@@ -26,6 +26,7 @@ type chaos struct {
 	counter int
 	told    map[string]bool // steps whose success was reported
 	skipped map[string]bool // steps whose undo an operator skipped before it was begun
+	gates   *chaosGates     // nil: no step waits
 }
 
 // A chaosBody is a body that runs, whether its attempt still counts or not.
@@ -135,6 +136,9 @@ func (c *chaos) begun() {
 		}
 	}
 	c.bodies = append(c.bodies, chaosBody{c.ref()})
+	if c.gates != nil {
+		c.gates.begun(c)
+	}
 }
 
 // finish lets a body return, and writes its result; the process may die right
@@ -160,6 +164,9 @@ func (c *chaos) finishBody(i int, err, cause error, dies bool) {
 			c.saved = string(r.state)
 		}
 		c.rules.worker = ref.lease.Worker
+		if c.gates != nil {
+			c.gates.settles(c, ref, r)
+		}
 		_ = c.do(func(m *machine) error { m.settle(ref, r, c.r.IntN(2) == 0, nil); return nil })
 		c.say("%s settles %s %s: %s", ref.lease.Worker, ref.lease.Direction, ref.lease.Step, show(r))
 		if c.x.Attempt != nil {
@@ -246,6 +253,10 @@ func (c *chaos) sweep(calm bool) {
 func (c *chaos) step() {
 	r := c.r
 	defer c.atRest()
+	if c.gates != nil && r.IntN(5) == 0 {
+		c.gates.outside(c)
+		return
+	}
 	switch n := r.IntN(20); {
 	case n < 5 && len(c.queue) > 0:
 		i := r.IntN(len(c.queue))
@@ -294,6 +305,9 @@ func (c *chaos) operator() {
 	case n < 7:
 		act := acts[r.IntN(len(acts))]
 		what, err = string(act), c.act(act, force)
+		if c.gates != nil && err == nil && force {
+			c.gates.forced = true
+		}
 		if act == ActSkipStep && err == nil {
 			for i := range c.x.Ledger {
 				if e := &c.x.Ledger[i]; e.Status == store.StepUndone && e.Round == 0 {
@@ -337,6 +351,9 @@ func (c *chaos) operator() {
 // atRest checks what must hold of every row, by what has happened to it.
 func (c *chaos) atRest() {
 	x := c.x
+	if c.gates != nil {
+		c.gates.atRest(c)
+	}
 	for name := range c.skipped {
 		if e := x.Entry(name); e.Status != store.StepUndone || e.Stray {
 			c.t.Errorf("the undo of %s was skipped by hand, and it is %s, stray %v", name, e.Status, e.Stray)
@@ -376,6 +393,10 @@ func (c *chaos) settleDown() {
 		}
 		if c.x.Status.Finished() || c.x.Status == store.StatusHalted {
 			return
+		}
+		if c.x.DueAt == nil {
+			c.gates.release(c)
+			continue
 		}
 		if c.x.DueAt.After(c.now) {
 			c.now = *c.x.DueAt
