@@ -147,7 +147,7 @@ func planAndAct(t *testing.T, seed uint64) *saga.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(30 * time.Second) // it has come to rest, or an attempt is held
+	<-time.After(30*time.Second + 500*time.Millisecond) // it has come to rest, or an attempt is held; no wait ends right now
 
 	// A process that knows nothing of the saga plans the same.
 	planner := e

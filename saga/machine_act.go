@@ -147,7 +147,7 @@ func (m *machine) turn(t store.Turn, by By, force bool) error {
 		m.touch()
 		return nil
 	}
-	if (m.past() || m.atPivot()) && !force {
+	if (m.past() || m.triesPivot()) && !force {
 		return ErrPastPivot
 	}
 	if !m.clear(force) {

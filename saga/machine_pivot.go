@@ -30,6 +30,13 @@ func (m *machine) atPivot() bool {
 	return e != nil && e.Pivot && m.live() && m.x.Direction == store.DirectionExecute
 }
 
+// triesPivot is atPivot, and also when the attempt's lease has run out: then
+// nobody knows whether the pivot has been passed.
+func (m *machine) triesPivot() bool {
+	e := m.entry()
+	return e != nil && e.Pivot && m.x.Attempt != nil && m.x.Direction == store.DirectionExecute
+}
+
 // haltPastPivot parks an execution that cannot go on and must not turn back.
 func (m *machine) haltPastPivot(f *store.Failure) {
 	m.x.Failure = f

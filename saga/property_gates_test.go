@@ -101,12 +101,16 @@ func (g *chaosGates) outside(c *chaos) {
 }
 
 func (g *chaosGates) send(c *chaos, name string) {
-	g.sent++
-	id := strconv.Itoa(g.sent)
 	key := ""
 	if c.r.IntN(3) == 0 {
 		key = []string{"k1", "k2"}[c.r.IntN(2)]
 	}
+	g.sendWith(c, name, key)
+}
+
+func (g *chaosGates) sendWith(c *chaos, name, key string) {
+	g.sent++
+	id := strconv.Itoa(g.sent)
 	var got SignalResult
 	known := slices.ContainsFunc(c.x.Inbox, func(m store.Message) bool { return m.Name == name && m.Key == key && key != "" })
 	old := c.plan
@@ -133,7 +137,7 @@ func (g *chaosGates) send(c *chaos, name string) {
 // release lets an execution go on that waits for a signal without an end.
 func (g *chaosGates) release(c *chaos) {
 	for _, name := range c.x.Gate.Signals {
-		g.send(c, name)
+		g.sendWith(c, name, "")
 		if c.x.DueAt != nil {
 			return
 		}
@@ -201,7 +205,7 @@ func (g *chaosGates) begun(c *chaos) {
 		}
 		return
 	}
-	if saw, ok := g.saw[x.Step]; ok && !slices.Equal(saw, got) {
+	if saw, ok := g.saw[x.Step]; ok && len(saw) > 0 && !slices.Equal(saw, got) { // after a deadline a Retry by hand awaits anew
 		c.t.Errorf("an attempt of %s has received %v, the one before it %v", x.Step, got, saw)
 	}
 	g.saw[x.Step] = got
@@ -285,7 +289,7 @@ func TestGateProperties(t *testing.T) {
 		}
 	}
 	t.Logf("ends: %v, signals taken: %d", ends, taken)
-	if taken == 0 {
+	if taken == 0 && n > 1 {
 		t.Error("no signal was ever taken")
 	}
 }
