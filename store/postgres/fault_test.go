@@ -324,6 +324,33 @@ func TestAnswerToAWriteIsLost(t *testing.T) {
 		wantRow(t, observer, x.ID, 4, 3)
 		wantNoConnectionInUse(t, s)
 	})
+	for _, kind := range observer.TxKinds() {
+		t.Run("RunTx of "+kind, func(t *testing.T) {
+			p, s, x := setup(t)
+			err := s.RunTx(t.Context(), kind, func(_ store.Tx, bound store.Store) error {
+				_, err := bound.WithLock(t.Context(), x.ID, func(x *store.Execution) (store.Change, error) { return step(x), nil })
+				p.lose.Store(true) // the answer to COMMIT
+				return err
+			})
+			wantUnknown(t, err)
+			if errors.Is(err, store.ErrConflict) {
+				t.Errorf("%v says that nothing was written", err)
+			}
+			wantRow(t, observer, x.ID, 4, 3)
+			wantNoConnectionInUse(t, s)
+		})
+		t.Run("in RunTx of "+kind, func(t *testing.T) {
+			p, s, x := setup(t)
+			err := s.RunTx(t.Context(), kind, func(_ store.Tx, bound store.Store) error {
+				p.lose.Store(true)
+				_, err := bound.WithLock(t.Context(), x.ID, func(x *store.Execution) (store.Change, error) { return step(x), nil })
+				return err
+			})
+			wantUnknown(t, err)
+			wantRow(t, observer, x.ID, 3, 2) // it was rolled back
+			wantNoConnectionInUse(t, s)
+		})
+	}
 	t.Run("Advance", func(t *testing.T) {
 		p, s, x := setup(t)
 		p.lose.Store(true)
