@@ -16,7 +16,10 @@
 //   - [store.Exclusiver]: without it saga.Config.Exclusive is refused;
 //   - [store.Deleter]: without it finished executions are never purged;
 //   - [store.Querier]: without it there are no lists and counts. It has a suite
-//     of its own, [RunQueries].
+//     of its own, [RunQueries];
+//   - [store.Binder] and [store.Transactor]: without them nothing is started in a
+//     transaction of the caller's, and no step works in one. Their suites are
+//     [RunTx] and [RunEngineTx].
 //
 // Everything else is required of every store: also what a person's act writes
 // ([store.Change].Erase, the Request of an audit entry) and what is left alone
