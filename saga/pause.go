@@ -172,6 +172,11 @@ func (e *Engine) changePauses(ctx context.Context, s Scope, by By, act Act) erro
 				return nil
 			}
 		}
+		if act == ActUnpause && s.Schedule != "" && slices.ContainsFunc(p.Now, func(q Pause) bool { return q.Scope == s }) {
+			if err := passOver(ctx, cells, s.Schedule, entry.At); err != nil {
+				return fmt.Errorf("saga: %s %s: %w", act, s, err)
+			}
+		}
 		p.Now = slices.DeleteFunc(p.Now, func(q Pause) bool { return q.Scope == s })
 		if act == ActPause {
 			if n := p.like(s); n >= maxPauses {

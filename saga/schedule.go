@@ -138,7 +138,7 @@ func (s *Saga[S]) Schedule(sc Schedule[S]) AnySchedule {
 // started later. It goes by the store's clock.
 //
 // Call it before Run, once for a namespace: 1 to 100 characters, as names. An
-// error lists all faults and declares nothing; [ErrNotSupported] without a store
+// error lists all faults and declares nothing; [ErrRunning] after Run has begun; [ErrNotSupported] without a store
 // that has store.Cells.
 func (e *Engine) Schedules(namespace string, list ...AnySchedule) error {
 	var faults []string
@@ -171,6 +171,9 @@ func (e *Engine) Schedules(namespace string, list ...AnySchedule) error {
 	}
 	if _, ok := store.As[store.Cells](e.store); !ok {
 		return fmt.Errorf("saga: schedules of %q: %w: the store has no store.Cells", namespace, ErrNotSupported)
+	}
+	if e.life.isRunning() {
+		return fmt.Errorf("saga: schedules of %q: %w: declare them before Run", namespace, ErrRunning)
 	}
 	e.schedules.mu.Lock()
 	defer e.schedules.mu.Unlock()

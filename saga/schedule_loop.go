@@ -71,23 +71,10 @@ func (e *Engine) scheduleLoop(ctx context.Context) {
 }
 
 // lookAtSet starts what is due of a namespace, and returns when to look again.
+//
+// A start that fails does not keep the others: it is tried again by the next look.
 func (e *Engine) lookAtSet(ctx context.Context, cells store.Cells, s *scheduleSet) (next time.Time, err error) {
-	ctx, cancel := storeCtx(ctx)
-	defer cancel()
-	if err := e.clock.ready(ctx); err != nil {
-		return next, err
-	}
-	if !s.declared {
-		if err := e.declareSet(ctx, cells, s); err != nil {
-			return next, err
-		}
-		s.declared = true
-	}
-	set, revision, err := readSet(ctx, cells, s.namespace)
-	if err != nil {
-		return next, err
-	}
-	p, _, err := e.readPauses(ctx)
+	set, revision, p, err := e.readAll(ctx, cells, s)
 	if err != nil {
 		return next, err
 	}
@@ -95,6 +82,7 @@ func (e *Engine) lookAtSet(ctx context.Context, cells store.Cells, s *scheduleSe
 	now := e.clock.now()
 	next = now.Add(scheduleLook)
 	changed := false
+	var errs []error
 	for i := range set.Schedules {
 		stored := &set.Schedules[i]
 		mine := s.known[stored.Name]
@@ -102,20 +90,44 @@ func (e *Engine) lookAtSet(ctx context.Context, cells store.Cells, s *scheduleSe
 			continue // of another build: who has it starts it
 		}
 		t, err := s.timetable(stored.scheduleSpec)
-		if err != nil {
-			continue // likewise
+		if err != nil { // of a newer build, or this machine lacks the zone
+			e.warn("saga: a schedule's times are not understood here", "schedule", s.namespace+"/"+stored.Name, "error", err)
+			continue
 		}
 		stop := stored.Paused || paused.schedules[s.namespace+"/"+stored.Name]
 		done, err := e.fire(ctx, s.namespace, stored, mine, t, now, stop)
 		changed = changed || done
 		if err != nil {
-			return next, errors.Join(err, e.keepSet(ctx, cells, s.namespace, set, revision, changed))
+			errs = append(errs, err)
+		}
+		if ctx.Err() != nil {
+			break // what was done is noted
 		}
 		if at := t.after(stored.from()); !at.IsZero() && at.Before(next) {
 			next = at
 		}
 	}
-	return next, e.keepSet(ctx, cells, s.namespace, set, revision, changed)
+	return next, errors.Join(append(errs, e.keepSet(ctx, cells, s.namespace, set, revision, changed))...)
+}
+
+// readAll reads a set, which it declares before when that was not done, and what
+// is paused.
+func (e *Engine) readAll(ctx context.Context, cells store.Cells, s *scheduleSet) (set storedSet, revision int64, p pauses, err error) {
+	ctx, cancel := storeCtx(ctx)
+	defer cancel()
+	if err = e.clock.ready(ctx); err != nil {
+		return set, 0, p, err
+	}
+	if !s.declared {
+		if err = e.declareSet(ctx, cells, s); err != nil {
+			return set, 0, p, err
+		}
+		s.declared = true
+	}
+	if set, revision, err = readSet(ctx, cells, s.namespace); err == nil {
+		p, _, err = e.readPauses(ctx)
+	}
+	return set, revision, p, err
 }
 
 // keepSet notes what was dealt with. When somebody else has written meanwhile,
@@ -125,6 +137,8 @@ func (e *Engine) keepSet(ctx context.Context, cells store.Cells, namespace strin
 	if !changed {
 		return nil
 	}
+	ctx, cancel := storeCtx(ctx)
+	defer cancel()
 	err := writeSet(ctx, cells, namespace, set, revision)
 	if errors.Is(err, store.ErrConflict) {
 		return nil
@@ -171,6 +185,9 @@ func (e *Engine) fire(ctx context.Context, namespace string, stored *storedSched
 		return done, err
 	}
 	for range scheduleBatch {
+		if ctx.Err() != nil {
+			break
+		}
 		at := t.after(stored.from())
 		if at.IsZero() || at.After(now) {
 			break
@@ -188,6 +205,8 @@ func (e *Engine) fire(ctx context.Context, namespace string, stored *storedSched
 // saga refuses is passed over: trying again would not help.
 func (e *Engine) startOccurrence(ctx context.Context, namespace string, s *schedule, at time.Time) (result string, id *uuid.UUID, err error) {
 	own := occurrenceID(namespace, s.spec.Name, at)
+	ctx, cancel := storeCtx(ctx)
+	defer cancel()
 	x, err := s.start(ctx, own, at)
 	var taken *store.KeyTakenError
 	switch {

@@ -126,7 +126,28 @@ func writeSet(ctx context.Context, cells store.Cells, namespace string, set stor
 	return err
 }
 
-// declare puts a set into the store in the place of what is there.
+// passOver lets a schedule begin anew from now: what occurred while it was paused
+// is not caught up with, whether a process was there or not. It is done before the
+// pause is taken back, as it changes nothing while that holds.
+func passOver(ctx context.Context, cells store.Cells, key string, now time.Time) error {
+	namespace, name, _ := strings.Cut(key, "/")
+	for {
+		set, revision, err := readSet(ctx, cells, namespace)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(set.Schedules, func(s storedSchedule) bool { return s.Name == name })
+		if i < 0 {
+			return nil
+		}
+		set.Schedules[i].Since = now
+		if err = writeSet(ctx, cells, namespace, set, revision); !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+}
+
+// declareSet puts a set into the store in the place of what is there.
 func (e *Engine) declareSet(ctx context.Context, cells store.Cells, s *scheduleSet) error {
 	for {
 		was, revision, err := readSet(ctx, cells, s.namespace)

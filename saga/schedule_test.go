@@ -189,6 +189,68 @@ func TestCatchUp(t *testing.T) {
 	}
 }
 
+// What occurs while a schedule is paused is not caught up with, although no process
+// was there until it was not paused any more.
+func TestPausedWhileNobodyIsThere(t *testing.T) {
+	for _, catchUp := range []saga.CatchUp{saga.CatchUpAll, saga.CatchUpLatest} {
+		bubble(t, func(t *testing.T) {
+			s, ran := memory.New(), &runs{}
+			declared := func() *rota {
+				r := newRota(t, s, ran)
+				r.declare(t, r.every("q", 15*time.Minute, func(sc *saga.Schedule[order]) { sc.CatchUp = catchUp }))
+				return r
+			}
+			scope := saga.Scope{Schedule: "reports/q"}
+			first := declared()
+			runEngine(t, first.e, func(ctx context.Context) {
+				pass(16 * time.Minute)
+				if err := first.e.Pause(ctx, scope, anna); err != nil {
+					t.Error(err)
+				}
+			})
+			pass(time.Hour) // 01:16
+			if err := first.e.Unpause(t.Context(), scope, anna); err != nil {
+				t.Error(err)
+			}
+			runEngine(t, declared().e, func(context.Context) { pass(15 * time.Minute) })
+			if got, want := ran.sorted(), []string{"q 00:15", "q 01:30"}; !slices.Equal(got, want) {
+				t.Errorf("%s: ran %q, want %q", catchUp, got, want)
+			}
+		})
+	}
+}
+
+// A start that fails does not keep the schedules after it.
+func TestAStartThatFailsKeepsNobody(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, ran := &picky{Store: memory.New()}, &runs{}
+		r := newRota(t, s, ran)
+		r.declare(t, r.every("a", 15*time.Minute), r.every("b", 15*time.Minute))
+		runEngine(t, r.e, func(context.Context) { pass(16 * time.Minute) })
+		if got, want := ran.sorted(), []string{"b 00:15"}; !slices.Equal(got, want) {
+			t.Errorf("ran %q, want %q", got, want)
+		}
+		if err := r.e.Schedules("late"); err != nil {
+			t.Errorf("after Run: %v", err)
+		}
+		runEngine(t, r.e, func(context.Context) {
+			if err := r.e.Schedules("later"); !errors.Is(err, saga.ErrRunning) {
+				t.Errorf("during Run: %v", err)
+			}
+		})
+	})
+}
+
+// A picky store creates nothing for schedule a.
+type picky struct{ *memory.Store }
+
+func (s *picky) Create(ctx context.Context, x *store.Execution) error {
+	if strings.HasPrefix(x.Resource.ID, "a ") {
+		return errors.New("no room")
+	}
+	return s.Store.Create(ctx, x)
+}
+
 // A set that is declared anew replaces the one before: what has changed begins
 // from now, what is gone is gone, and what an operator paused stays paused.
 func TestSchedulesAreReplaced(t *testing.T) {
