@@ -211,9 +211,11 @@ func TestAChildThatCannotBeUndone(t *testing.T) {
 			if x.Status != store.StatusCompensationFailed || x.Failure.Class != "child_compensation_failed" {
 				t.Errorf("%s, %+v", x.Status, x.Failure)
 			}
+			for _, c := range f.children(id) {
+				f.wait(ctx, c.ID) // the parent does not wait for the second one, which must be stuck before it is mended
+			}
 			f.undo = nil
 			for _, c := range f.children(id) {
-				f.wait(ctx, c.ID) // the parent does not wait for the second one
 				if _, err := f.e.Retry(ctx, c.ID, anna, nil); err != nil {
 					t.Error(err)
 				}
