@@ -80,11 +80,13 @@ func (m *machine) settle(ref attemptRef, r result, chain bool, inherit *time.Tim
 	turned := x.Request != nil && x.Request.Turn != store.TurnNone && x.Direction == store.DirectionExecute
 	if turned {
 		m.applyRequest() // it beats whatever the attempt came to
-	} else if m.expired() && !m.completes(r) {
-		m.expire()
 	} else {
 		halt := x.Request
-		m.transit(r)
+		if m.expired() && !m.completes(r) {
+			m.expire()
+		} else {
+			m.transit(r)
+		}
 		x.Request = halt
 		switch {
 		case halt == nil:

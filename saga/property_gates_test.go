@@ -21,9 +21,9 @@ type chaosGates struct {
 	forced bool                 // a person has forced something
 
 	sent  int
-	owner map[string]string   // signals that were taken, by id: by which step
-	kept  map[string]bool     // signals that were accepted, and not taken yet
-	saw   map[string]sight    // what a step's attempts have received, until it awaits anew
+	owner map[string]string // signals that were taken, by id: by which step
+	kept  map[string]bool   // signals that were accepted, and not taken yet
+	saw   map[string]sight  // what a step's attempts have received, until it awaits anew
 }
 
 // A sight is what an attempt has received.
@@ -213,8 +213,11 @@ func (g *chaosGates) begun(c *chaos) {
 		return
 	}
 	saw, ok := g.saw[x.Step]
-	anew := saw.timedOut && saw.epoch != x.Epoch // after a deadline a Retry by hand awaits anew
-	if ok && !anew && !slices.Equal(saw.ids, got) {
+	same := slices.Equal(saw.ids, got)
+	if saw.epoch != x.Epoch { // a Retry by hand awaits anew: it keeps what it had, unless the deadline had passed, and may get more
+		same = saw.timedOut || !slices.ContainsFunc(saw.ids, func(id string) bool { return !slices.Contains(got, id) })
+	}
+	if ok && !same {
 		c.t.Errorf("an attempt of %s has received %v, the one before it %v", x.Step, got, saw.ids)
 	}
 	g.saw[x.Step] = sight{got, x.Epoch, gate.TimedOut}

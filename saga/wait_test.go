@@ -354,6 +354,32 @@ func TestDeadlineWaitsForAHaltedOne(t *testing.T) {
 	})
 }
 
+// A Halt that was asked for while a step ran is not forgotten when the deadline
+// turns the execution around: the walk is parked.
+func TestDeadlineKeepsAPendingHalt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		step := saga.Step[order]{Name: "a", Compensate: ok, Timeout: saga.NoTimeout, Execute: func(ctx context.Context, _ *saga.Run[order]) error { <-ctx.Done(); return nil }}
+		r := newRigFor(t, saga.Config{SweepEvery: time.Minute}, saga.Definition[order]{Name: "checkout", Deadline: time.Hour, Steps: []saga.Step[order]{step, {Name: "b", Execute: ok}}})
+		runEngine(t, r.e, func(ctx context.Context) {
+			id := r.start(ctx)
+			pass(time.Minute)
+			if _, err := r.e.Halt(ctx, id, anna, nil); err != nil {
+				t.Fatal(err)
+			}
+			pass(2 * time.Hour)
+			if x := r.get(id); x.Status != store.StatusHalted || x.Direction != store.DirectionCompensate || x.Request != nil {
+				t.Errorf("%s, %s, %+v", x.Status, x.Direction, x.Request)
+			}
+			if _, err := r.e.Resume(ctx, id, anna, nil); err != nil {
+				t.Fatal(err)
+			}
+			if x := r.wait(ctx, id); x.Status != store.StatusCompensated {
+				t.Errorf("%s", x.Status)
+			}
+		})
+	})
+}
+
 func TestWaitsAreChecked(t *testing.T) {
 	e, err := saga.New(saga.Config{Store: memory.New()})
 	if err != nil {
