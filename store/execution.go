@@ -101,6 +101,10 @@ type Execution struct {
 
 	TraceParent string // W3C trace context of the start; "" for none
 
+	// Events says that the changes of its status are recorded for other services
+	// to be told of; see [Outbox].
+	Events bool
+
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
 	ProgressAt time.Time // when cursor, direction or epoch last moved

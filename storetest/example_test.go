@@ -33,7 +33,7 @@ func ExampleOptions() {
 		storetest.Run(t, func(t *testing.T) store.Store { return memory.New() }, &storetest.Options{
 			SingleWriter: false,
 			Reopen:       func(t *testing.T, s store.Store) store.Store { return s },
-			Require:      []string{"Advancer", "Cells", "Exclusiver", "Deleter", "Querier"},
+			Require:      []string{"Advancer", "Cells", "Exclusiver", "Deleter", "Querier", "Outbox"},
 		})
 	}
 	_ = testConformance

@@ -25,6 +25,7 @@ var faults = merge(
 	listFaults,
 	waitingFaults,
 	cellFaults,
+	outboxFaults,
 	requestFaults,
 	refuseFaults,
 	deleteFaults,
@@ -117,18 +118,18 @@ func TestAbilitiesAreSkipped(t *testing.T) {
 			n++
 		}
 	}
-	for _, c := range []testCase{advanceCases[0], cellCases[0], exclusiveCases[0], deleteCases[0], queryCases[0]} {
+	for _, c := range []testCase{advanceCases[0], cellCases[0], exclusiveCases[0], deleteCases[0], queryCases[0], outboxCases[0]} {
 		r := &recorder{ctx: t.Context()}
 		r.run(func() {
 			c.run(newEnv(r, struct{ store.Store }{memory.New()}, &Options{
-				Require: []string{"Advancer", "Cells", "Exclusiver", "Deleter", "Querier"},
+				Require: []string{"Advancer", "Cells", "Exclusiver", "Deleter", "Querier", "Outbox"},
 			}))
 		})
 		if !r.failed || r.skipped {
 			t.Errorf("%s does not fail although the ability is required", c.name)
 		}
 	}
-	optional := slices.Concat(advanceCases, cellCases, exclusiveCases, deleteCases, queryCases, countCases)
+	optional := slices.Concat(advanceCases, cellCases, exclusiveCases, deleteCases, outboxCases, queryCases, countCases)
 	if want := len(optional) + 2; n != want { // and those of Reopen
 		t.Errorf("%d cases were skipped, want %d", n, want)
 	}

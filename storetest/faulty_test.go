@@ -33,6 +33,8 @@ type faulty struct {
 	setCell     func(context.Context, string, json.RawMessage, int64) (int64, error)
 	listCells   func(context.Context, string) ([]store.Cell, error)
 	exclusive   func(context.Context) (func() error, error)
+	claimEvents func(context.Context, store.EventQuery) ([]store.StatusEvent, error)
+	oldestEvent func(context.Context) (*time.Time, error)
 	delete      func(context.Context, []store.Version) ([]bool, error)
 	live        func(context.Context, string, string) (*store.Execution, error)
 	children    func(context.Context, store.ChildQuery) ([]*store.Execution, error)
@@ -159,6 +161,20 @@ func (f *faulty) ListCells(ctx context.Context, prefix string) ([]store.Cell, er
 		return f.listCells(ctx, prefix)
 	}
 	return f.Store.ListCells(ctx, prefix)
+}
+
+func (f *faulty) ClaimEvents(ctx context.Context, q store.EventQuery) ([]store.StatusEvent, error) {
+	if f.claimEvents != nil {
+		return f.claimEvents(ctx, q)
+	}
+	return f.Store.ClaimEvents(ctx, q)
+}
+
+func (f *faulty) OldestEvent(ctx context.Context) (*time.Time, error) {
+	if f.oldestEvent != nil {
+		return f.oldestEvent(ctx)
+	}
+	return f.Store.OldestEvent(ctx)
 }
 
 func (f *faulty) Exclusive(ctx context.Context) (func() error, error) {

@@ -15,6 +15,7 @@
 //   - [store.Cells]: without it nothing can be paused;
 //   - [store.Exclusiver]: without it saga.Config.Exclusive is refused;
 //   - [store.Deleter]: without it finished executions are never purged;
+//   - [store.Outbox]: without it no status events are published;
 //   - [store.Querier]: without it there are no lists and counts. It has a suite
 //     of its own, [RunQueries];
 //   - [store.Binder] and [store.Transactor]: without them nothing is started in a
@@ -124,7 +125,7 @@ func cases() []testCase {
 	return slices.Concat(
 		identityCases, createCases, copyCases, lockCases, valueCases, jsonCases, refuseCases,
 		attemptCases, changeCases, requestCases, advanceCases, claimCases, renewCases, listCases, waitingCases,
-		deleteCases, cellCases, exclusiveCases,
+		deleteCases, cellCases, outboxCases, exclusiveCases,
 	)
 }
 

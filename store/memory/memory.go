@@ -26,7 +26,8 @@ import (
 )
 
 // A Store is a [store.Store] in memory, with the abilities [store.Advancer],
-// [store.Cells], [store.Querier], [store.Deleter] and [store.Exclusiver]. Make one with [New].
+// [store.Cells], [store.Querier],
+// [store.Deleter], [store.Outbox] and [store.Exclusiver]. Make one with [New].
 //
 // Two calls of WithLock or Advance that wake each other's executions
 // (store.Change.Wake) would wait for each other for ever: the one that closes
@@ -45,6 +46,7 @@ type Store struct {
 	due       map[string]*order         // by DueAt, per partition; "" has all
 	progress  order                     // by ProgressAt, the unfinished ones
 	cells     map[string]store.Cell
+	events    map[store.EventID]*heldEvent
 	exclusive bool
 
 	waits sync.Mutex // guards transaction.waiting
@@ -83,6 +85,7 @@ func New() *Store {
 		children:  make(map[uuid.UUID][]*row),
 		due:       make(map[string]*order),
 		cells:     make(map[string]store.Cell),
+		events:    make(map[store.EventID]*heldEvent),
 	}
 }
 
@@ -283,6 +286,7 @@ func (s *Store) insert(x *store.Execution) {
 func (s *Store) replace(r *row, y *store.Execution) {
 	x := r.x
 	r.x = y
+	s.record(x, y)
 	if x == nil {
 		x = &store.Execution{Status: store.StatusCompleted}
 	}

@@ -151,7 +151,7 @@ func TestClaimingFromManyAllocatesForFew(t *testing.T) {
 	}
 }
 
-var abilities = []string{"Advancer", "Cells", "Deleter", "Exclusiver", "Querier"}
+var abilities = []string{"Advancer", "Cells", "Deleter", "Exclusiver", "Querier", "Outbox"}
 
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(*testing.T) store.Store { return memory.New() }, &storetest.Options{

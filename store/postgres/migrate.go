@@ -26,6 +26,9 @@ var migration002 string
 //go:embed migrations/003_waiting.sql
 var migration003 string
 
+//go:embed migrations/004_events.sql
+var migration004 string
+
 // A migration takes a schema from the version before to its own. Within a
 // major version of the library it only adds.
 type migration struct {
@@ -43,6 +46,8 @@ var migrations = []migration{
 	{name: "operators", floor: 2, sql: migration002},
 	// One of schema 2 would open attempts whatever an execution waits for.
 	{name: "waiting", floor: 3, sql: migration003},
+	// One of schema 3 leaves events as they are.
+	{name: "events", floor: 3, sql: migration004},
 }
 
 // Migrate brings the schema to the version of this library: it makes what is

@@ -99,7 +99,7 @@ func step(x *store.Execution) store.Change {
 
 const mode = "default_query_exec_mode"
 
-var abilities = []string{"Advancer", "Cells", "Deleter", "Querier"}
+var abilities = []string{"Advancer", "Cells", "Deleter", "Querier", "Outbox"}
 
 func TestConformance(t *testing.T) {
 	for name, newDSN := range map[string]func(t *testing.T) string{

@@ -47,6 +47,8 @@ type statements struct {
 
 	cell, cells, addCell, setCell, deleteCell string
 
+	claimEvents, removeEvents, oldestEvent string
+
 	writes sync.Map // of shape to text
 }
 
@@ -176,7 +178,27 @@ WHERE execution = $1`, attempts)
 	s.cells = fmt.Sprintf(`SELECT name, value, revision FROM %s WHERE starts_with(name, $1) ORDER BY name`, cells)
 	s.addCell = fmt.Sprintf(`INSERT INTO %s (name, value, revision) VALUES ($1, $2, 1) ON CONFLICT DO NOTHING`, cells)
 	s.setCell = fmt.Sprintf(`UPDATE %s SET value = $2, revision = revision + 1 WHERE name = $1 AND revision = $3`, cells)
+	s.buildEvents(t)
+
 	s.deleteCell = fmt.Sprintf(`DELETE FROM %s WHERE name = $1 AND revision = $2`, cells)
+}
+
+// buildEvents writes the statements of the outbox. Chosen and locked before, as in
+// claim; the order is made again of what the update returns.
+func (s *statements) buildEvents(t rows.Tables) {
+	events := t.Name(rows.Events)
+	s.claimEvents = fmt.Sprintf(`WITH due AS MATERIALIZED (
+	SELECT execution, revision FROM %s WHERE due_at <= $1::timestamptz
+	ORDER BY at, execution, revision LIMIT $3::bigint FOR UPDATE SKIP LOCKED
+), e AS (
+	UPDATE %s AS o SET due_at = $2::timestamptz FROM due
+	WHERE o.execution = due.execution AND o.revision = due.revision
+	RETURNING %s
+)
+SELECT * FROM e ORDER BY at, execution, revision`, events, events, rows.ListOf("o", rows.EventColumns))
+	s.removeEvents = fmt.Sprintf(`DELETE FROM %s WHERE (execution, revision) IN (
+	SELECT u.execution::uuid, u.revision FROM unnest($1::text[], $2::bigint[]) AS u(execution, revision))`, events)
+	s.oldestEvent = fmt.Sprintf(`SELECT min(at) FROM %s`, events)
 }
 
 // deleteTags returns the statement that deletes the tags of the executions whose

@@ -24,7 +24,7 @@ func open(t testing.TB, path string, cfg *sqlite.Config) *sqlite.Store {
 	return s
 }
 
-var abilities = []string{"Advancer", "Cells", "Deleter", "Exclusiver", "Querier"}
+var abilities = []string{"Advancer", "Cells", "Deleter", "Exclusiver", "Querier", "Outbox"}
 
 func TestConformance(t *testing.T) {
 	for _, mode := range []sqlite.Synchronous{sqlite.Full, sqlite.Normal} {

@@ -60,9 +60,10 @@ type update struct {
 	any  *sql.Stmt
 }
 
-// indexed are the columns in any index, its predicate included. SQLite writes
-// an index anew when a column of it is set, to the value it had too.
-var indexed = []string{"saga", "partition", "resource_type", "resource_id", "key", "status", "follows", "waits_at", "waits_since", "due_at", "finished_at"}
+// indexed are the columns in any index, its predicate included, and in a trigger.
+// SQLite writes an index anew when a column of it is set, to the value it had too,
+// and looks at the trigger.
+var indexed = []string{"saga", "partition", "resource_type", "resource_id", "key", "status", "follows", "waits_at", "waits_since", "due_at", "finished_at", "events"}
 
 // Where clauses that need an index; a test asks SQLite whether they get it.
 const (

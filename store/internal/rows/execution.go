@@ -20,7 +20,7 @@ var Columns = []string{
 	"due_at", "wake_at", "offered_at", "tries", "resumes",
 	"failure_class", "failure_message", "failure_step", "cause", "turn", "reason", "reason_by", "request",
 	"trace_parent", "updated_at", "progress_at", "finished_at", "revision", "checkpoint",
-	"rerun_of", "rerun_as", "erased_at", "gate", "inbox", "waits_at", "waits_since", "follows", "replaced_by", "continued_as",
+	"rerun_of", "rerun_as", "erased_at", "gate", "inbox", "waits_at", "waits_since", "follows", "replaced_by", "continued_as", "events",
 	"created_at", "deadline", "parent", "parent_step", "parent_key", "continues", "tags",
 	"state", "initial",
 }
@@ -37,6 +37,7 @@ var StateColumns = []string{"state", "initial"}
 // without binding values. Their order is that of [Execution.RareValues].
 var RareColumns = []string{
 	"rerun_of", "rerun_as", "erased_at", "gate", "inbox", "waits_at", "waits_since", "follows", "replaced_by", "continued_as",
+	"events",
 }
 
 // UpdateColumns are the columns that every update sets, in the order of
@@ -110,6 +111,7 @@ type Execution struct {
 	Follows     *uuid.UUID `bun:"follows"`
 	ReplacedBy  *uuid.UUID `bun:"replaced_by"`
 	ContinuedAs *uuid.UUID `bun:"continued_as"`
+	Events      *bool      `bun:"events"` // true, or NULL
 
 	CreatedAt  Time       `bun:"created_at"`
 	Deadline   *Time      `bun:"deadline"`
@@ -166,6 +168,9 @@ func FromExecution(x *store.Execution) (*Execution, error) {
 			return nil, err
 		}
 	}
+	if x.Events {
+		r.Events = new(true)
+	}
 	if r.Gate, err = encodeGate(x.Gate); err != nil {
 		return nil, err
 	}
@@ -202,6 +207,7 @@ func (r *Execution) Store() (*store.Execution, error) {
 	x.Tries, x.Resumes, x.Turn, x.Reason, x.ReasonBy = r.Tries, r.Resumes, r.Turn, r.Reason, r.ReasonBy
 	x.RerunOf, x.RerunAs, x.ErasedAt, x.TraceParent = copyID(r.RerunOf), copyID(r.RerunAs), timePtr(r.ErasedAt), r.TraceParent
 	x.Follows, x.ReplacedBy, x.ContinuedAs = copyID(r.Follows), copyID(r.ReplacedBy), copyID(r.ContinuedAs)
+	x.Events = r.Events != nil && *r.Events
 	x.UpdatedAt, x.ProgressAt, x.FinishedAt = r.UpdatedAt.Time, r.ProgressAt.Time, timePtr(r.FinishedAt)
 	if x.Ledger, err = decodeLedger(r.Ledger); err != nil {
 		return nil, fmt.Errorf("rows: execution %s: %w", r.ID, err)
@@ -278,13 +284,13 @@ func (r *Execution) Dest() []any {
 		&r.DueAt, &r.WakeAt, &r.OfferedAt, &r.Tries, &r.Resumes,
 		&r.FailureClass, &r.FailureMessage, &r.FailureStep, &r.Cause, &r.Turn, &r.Reason, &r.ReasonBy, &r.Request,
 		&r.TraceParent, &r.UpdatedAt, &r.ProgressAt, &r.FinishedAt, &r.Revision, &r.Checkpoint,
-		&r.RerunOf, &r.RerunAs, &r.ErasedAt, &r.Gate, &r.Inbox, &r.WaitsAt, &r.WaitsSince, &r.Follows, &r.ReplacedBy, &r.ContinuedAs,
+		&r.RerunOf, &r.RerunAs, &r.ErasedAt, &r.Gate, &r.Inbox, &r.WaitsAt, &r.WaitsSince, &r.Follows, &r.ReplacedBy, &r.ContinuedAs, &r.Events,
 		&r.CreatedAt, &r.Deadline, &r.Parent, &r.ParentStep, &r.ParentKey, &r.Continues, &r.Tags,
 		&r.State, &r.Initial,
 	}
 }
 
-// Values returns what to bind for [Columns]: strings, int64s, what t makes of
+// Values returns what to bind for [Columns]: strings, int64s, bools, what t makes of
 // times, and nil for NULL. JSON is bound as a string, never as []byte, and an
 // id as its canonical text.
 func (r *Execution) Values(t TimeValue) []any {
@@ -301,14 +307,14 @@ func (r *Execution) StateValues() []any { return []any{r.State, nullString(r.Ini
 // Rare reports whether any of [RareColumns] is not NULL.
 func (r *Execution) Rare() bool {
 	return r.RerunOf != nil || r.RerunAs != nil || r.ErasedAt != nil || r.Gate != nil || r.Inbox != nil ||
-		r.WaitsAt != nil || r.WaitsSince != nil || r.Follows != nil || r.ReplacedBy != nil || r.ContinuedAs != nil
+		r.WaitsAt != nil || r.WaitsSince != nil || r.Follows != nil || r.ReplacedBy != nil || r.ContinuedAs != nil || r.Events != nil
 }
 
 // RareValues returns what to bind for [RareColumns]; see Values.
 func (r *Execution) RareValues(t TimeValue) []any {
 	return []any{
 		nullID(r.RerunOf), nullID(r.RerunAs), t.ptr(r.ErasedAt), nullString(r.Gate), nullString(r.Inbox),
-		nullString(r.WaitsAt), t.ptr(r.WaitsSince), nullID(r.Follows), nullID(r.ReplacedBy), nullID(r.ContinuedAs),
+		nullString(r.WaitsAt), t.ptr(r.WaitsSince), nullID(r.Follows), nullID(r.ReplacedBy), nullID(r.ContinuedAs), nullBool(r.Events),
 	}
 }
 
@@ -406,6 +412,13 @@ func nullInt(n *int) any {
 		return nil
 	}
 	return int64(*n)
+}
+
+func nullBool(b *bool) any {
+	if b == nil {
+		return nil
+	}
+	return *b
 }
 
 func nullID(id *uuid.UUID) any {

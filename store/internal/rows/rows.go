@@ -28,6 +28,7 @@ const (
 	Attempts   = "attempts"
 	Audit      = "audit"
 	Tags       = "tags"
+	Events     = "events"
 	Cells      = "cells"
 	Meta       = "meta"
 	Migrations = "migrations"
