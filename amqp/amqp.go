@@ -50,8 +50,8 @@ import (
 // [Open], for one engine, and close it when that engine's Run has returned. All
 // methods are safe for concurrent use.
 //
-// It is a [saga.Publisher], [saga.DepthProber], [saga.Connector] and
-// [saga.Reporter].
+// It is a [saga.Publisher], [saga.EventPublisher], [saga.DepthProber],
+// [saga.Connector] and [saga.Reporter].
 type Broker struct {
 	cfg    Config
 	layout layout
@@ -69,10 +69,11 @@ type Broker struct {
 }
 
 var (
-	_ saga.Publisher   = (*Broker)(nil)
-	_ saga.DepthProber = (*Broker)(nil)
-	_ saga.Connector   = (*Broker)(nil)
-	_ saga.Reporter    = (*Broker)(nil)
+	_ saga.Publisher      = (*Broker)(nil)
+	_ saga.EventPublisher = (*Broker)(nil)
+	_ saga.DepthProber    = (*Broker)(nil)
+	_ saga.Connector      = (*Broker)(nil)
+	_ saga.Reporter       = (*Broker)(nil)
 )
 
 // A state says whether pointers can be published now, and if not, the last

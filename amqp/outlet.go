@@ -179,7 +179,7 @@ func (out *outlet) publish(o *outgoing) error {
 			}
 		}
 	}
-	confirm, err := out.ch.PublishWithDeferredConfirm(o.exchange, o.key, true, false, o.message)
+	confirm, err := out.ch.PublishWithDeferredConfirm(o.exchange, o.key, !o.unheard, false, o.message)
 	if err != nil {
 		out.left++
 		o.done(saga.EventPointerUnpublished, fmt.Errorf("amqp: publish: %w", err))

@@ -44,6 +44,7 @@ func (b *Broker) Publish(ctx context.Context, partition string, p saga.Pointer) 
 type outgoing struct {
 	exchange, key string
 	partition     string // whose queue has to be there; "": none
+	unheard       bool   // it is no matter whether a queue takes it
 	message       amqp091.Publishing
 	done          func(kind saga.EventKind, err error) // called once, when its fate is known
 

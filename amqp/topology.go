@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/leveret-go/leveret/saga"
 )
 
 // A layout knows the names of everything in the broker, and its arguments.
@@ -21,6 +23,7 @@ func (l layout) exchange() string                  { return l.prefix }
 func (l layout) dead() string                      { return l.prefix + ".dead" }
 func (l layout) queue(partition string) string     { return l.prefix + ".execute." + partition }
 func (l layout) key(partition, name string) string { return "execute." + partition + "." + name }
+func (l layout) event(e *saga.StatusEvent) string  { return "event." + e.Saga + "." + string(e.Status) }
 
 // shared is what all partitions use. The exchange for dead letters comes first:
 // until it exists, what is dead-lettered is gone.

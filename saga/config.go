@@ -21,6 +21,11 @@ type Config struct {
 	// Run works the store, on Workers goroutines, without any transport.
 	Publisher Publisher
 
+	// Events sends the status events of sagas that have them ([Definition.Events])
+	// to other services. Nil: the Publisher does, if it is an [EventPublisher],
+	// as a broker of package amqp is.
+	Events EventPublisher
+
 	// Workers is how many steps Run works on at once when there is no
 	// Publisher. Defaults to 10. Consumers have their own setting.
 	Workers int

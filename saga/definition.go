@@ -77,6 +77,16 @@ type Definition[S any] struct {
 	// has been done is still undone by its Compensate. Execute is not needed.
 	Removed []Step[S]
 
+	// Events says that other services are to be told of every change of an
+	// execution's status: see [StatusEvent] and [Config.Events]. The change and
+	// its event are one write; it is published right after that, and again until
+	// that has succeeded once: at least once each, in order but for what has to be
+	// sent again. Some process of those that register the saga has to run with an
+	// [EventPublisher]; until then events are kept, and [Engine.Health] says
+	// events_late. Executions that were started before it was set have none. The
+	// store must be a store.Outbox, else Register refuses.
+	Events bool
+
 	// Classify, if not nil, says what an error of a step means, where the step
 	// has no Classify of its own: see [Step.Classify].
 	Classify func(err error) error

@@ -56,6 +56,7 @@ type Engine struct {
 	// schedules are those that this process has declared.
 	schedules schedules
 	limits    limits
+	relay     relay
 	stats     stats
 	purging   *Slots // one batch at a time
 
@@ -75,6 +76,7 @@ func New(cfg Config) (*Engine, error) {
 		worker:  workerID(cfg.Worker),
 		clock:   clock{fixed: cfg.Now, store: cfg.Store},
 		purging: NewSlots(1),
+		relay:   newRelay(&cfg),
 	}
 	e.advancer, _ = store.As[store.Advancer](cfg.Store)
 	e.rules = rules{
@@ -189,7 +191,7 @@ func (e *Engine) identity(ctx context.Context) (uuid.UUID, error) {
 func (e *Engine) machine(x *store.Execution) *machine {
 	r := e.rules
 	r.direct, r.paused = e.direct(), e.gate.now()
-	m := &machine{x: x, now: e.clock.now(), rules: r, plan: e.planFor(x), newcomers: newcomers{ids: e.newID, latest: e.latest}}
+	m := &machine{x: x, was: x.Status, now: e.clock.now(), rules: r, plan: e.planFor(x), newcomers: newcomers{ids: e.newID, latest: e.latest}}
 	if e.clock.fixed == nil {
 		m.jitter = 2*mathrand.Float64() - 1
 	}

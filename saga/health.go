@@ -31,6 +31,7 @@ const (
 	HealthClockSkew          HealthCode = "clock_skew"          // this machine's clock is off by more than 5 seconds
 	HealthNoSweep            HealthCode = "no_sweep"            // no process looks for due executions
 	HealthScheduleLate       HealthCode = "schedule_late"       // a schedule has not started what it should have
+	HealthEventsLate         HealthCode = "events_late"         // status events wait to be published
 	HealthPaused             HealthCode = "paused"              // something is paused
 )
 
@@ -38,7 +39,8 @@ const (
 func HealthCodes() []HealthCode {
 	return []HealthCode{
 		HealthStalled, HealthCompensationFailed, HealthHalted, HealthOverdue, HealthBacklog, HealthNoConsumer, HealthUnroutable,
-		HealthForeignStore, HealthBrokerDown, HealthStoreDown, HealthStoreSlow, HealthClockSkew, HealthNoSweep, HealthScheduleLate, HealthPaused,
+		HealthForeignStore, HealthBrokerDown, HealthStoreDown, HealthStoreSlow, HealthClockSkew, HealthNoSweep, HealthScheduleLate,
+		HealthEventsLate, HealthPaused,
 	}
 }
 
@@ -113,8 +115,9 @@ func (e *Engine) Health(ctx context.Context) *Health {
 		h.counts(sctx)
 		h.workers(sctx)
 		h.schedules(sctx)
+		h.events(sctx)
 	} else {
-		h.unasked(HealthStalled, HealthCompensationFailed, HealthHalted, HealthOverdue, HealthNoConsumer, HealthNoSweep, HealthScheduleLate, HealthPaused)
+		h.unasked(HealthStalled, HealthCompensationFailed, HealthHalted, HealthOverdue, HealthNoConsumer, HealthNoSweep, HealthScheduleLate, HealthEventsLate, HealthPaused)
 	}
 	h.broker(ctx)
 	h.reports()

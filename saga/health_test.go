@@ -187,6 +187,19 @@ func TestHealth(t *testing.T) {
 			},
 			end: func(w *world) { putSchedules(w.t, w.s, "") },
 		},
+		{saga.HealthEventsLate, saga.HealthDegraded, func(w *world) {
+			put(w, func(x *store.Execution) { x.Events, x.Status, x.DueAt, x.UpdatedAt = true, store.StatusCompleted, nil, *ago(2 * time.Minute) })
+		}, func(w *world) {
+			o, _ := store.As[store.Outbox](w.s)
+			list, err := o.ClaimEvents(w.t.Context(), store.EventQuery{Now: time.Now(), Limit: 9})
+			if err != nil || len(list) != 1 {
+				w.t.Errorf("%d events, %v", len(list), err)
+				return
+			}
+			if err := o.RemoveEvents(w.t.Context(), []store.EventID{list[0].ID()}); err != nil {
+				w.t.Error(err)
+			}
+		}},
 	}
 	tested := []saga.HealthCode{saga.HealthNoSweep} // see TestHealthWithoutAnybody
 	for _, c := range cases {

@@ -16,6 +16,7 @@ import (
 // A machine is used for one transaction and thrown away.
 type machine struct {
 	x     *store.Execution
+	was   store.Status // as it was loaded; "": it is new
 	now   time.Time
 	rules rules
 	plan  *plan // nil: the saga is not known to this process

@@ -41,8 +41,7 @@ func (m *machine) create(y *store.Execution, p *plan) {
 	y.Status, y.Direction = store.StatusRunning, store.DirectionExecute
 	y.CreatedAt, y.UpdatedAt, y.ProgressAt = m.now, m.now, m.now
 	if p != nil {
-		y.Version, y.Ledger = p.version, p.ledger()
-		y.Step = y.Ledger[0].Name
+		p.equip(y)
 	}
 	ym := &machine{x: y, now: m.now, rules: m.rules, plan: p, jitter: m.jitter}
 	ym.emit(EventStarted)

@@ -141,8 +141,7 @@ func (m *machine) notePaused() {
 // adopt gives a declared execution the plan of this build.
 func (m *machine) adopt() {
 	x := m.x
-	x.Version = m.plan.version
-	x.Ledger = m.plan.ledger()
+	x.Version, x.Ledger, x.Events = m.plan.version, m.plan.ledger(), m.plan.events
 	m.moveTo(x.Ledger[0].Name, store.DirectionExecute)
 	m.queueUp()
 }

@@ -25,6 +25,7 @@ type plan struct {
 	signals map[string]AnySignal
 	gated   bool // some step has to be asked before it is run
 	limit   limit
+	events  bool // changes of status are recorded
 }
 
 type planStep struct {
@@ -78,6 +79,12 @@ func (p *plan) ledger() []store.LedgerEntry {
 		}
 	}
 	return l
+}
+
+// equip makes x, which begins, one that this build runs.
+func (p *plan) equip(x *store.Execution) {
+	x.Version, x.Ledger, x.Events = p.version, p.ledger(), p.events
+	x.Step = x.Ledger[0].Name
 }
 
 func (s *planStep) policy(d Direction) *RetryPolicy {
@@ -136,7 +143,7 @@ func erase[S any](d Definition[S]) (*plan, *stateCodec[S]) {
 	codec := &stateCodec[S]{}
 	p := &plan{
 		saga: string(d.Name), version: d.Version, partition: d.Partition, middleware: slices.Clone(d.Middleware),
-		byName: map[string]*planStep{},
+		byName: map[string]*planStep{}, events: d.Events,
 	}
 	p.checkState = func(state json.RawMessage) error {
 		_, err := codec.decode(state)

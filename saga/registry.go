@@ -237,6 +237,9 @@ func (e *Engine) checkNeeds(p *plan) error {
 	if _, ok := store.As[store.Cells](e.store); !ok && p.limit.any() {
 		errs = append(errs, fmt.Errorf("%w: saga %q: MaxActive needs a store with shared facts (store.Cells)", ErrInvalid, p.saga))
 	}
+	if _, ok := store.As[store.Outbox](e.store); !ok && p.events {
+		errs = append(errs, fmt.Errorf("%w: saga %q: Events needs a store that records them (store.Outbox)", ErrInvalid, p.saga))
+	}
 	var kinds []string
 	if t, ok := store.As[store.Transactor](e.store); ok {
 		kinds = t.TxKinds()

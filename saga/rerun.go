@@ -50,6 +50,7 @@ func (e *Engine) Rerun(ctx context.Context, id uuid.UUID, by By, opts *RerunOpti
 	x, err := e.operate(ctx, id, op, func(m *machine) error {
 		y := e.repetition(m.x, again, o.Partition)
 		started = e.machine(y)
+		started.was = ""
 		y.State = startedWith(m.x)
 		if started.queueUp(); !started.resting() {
 			started.offer()
@@ -95,8 +96,7 @@ func (e *Engine) repetition(x *store.Execution, id uuid.UUID, partition string) 
 		y.Version = 0 // whichever the first worker has
 		return y
 	}
-	y.Version, y.Ledger = p.version, p.ledger()
-	y.Step = y.Ledger[0].Name
+	p.equip(y)
 	return y
 }
 

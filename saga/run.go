@@ -76,6 +76,7 @@ func (e *Engine) Run(ctx context.Context, consumers ...Runner) error {
 	if len(e.schedules.sets) > 0 {
 		loops.Go(func() { e.scheduleLoop(work) })
 	}
+	loops.Go(func() { e.relayLoop(background) })
 	if e.cfg.Retention != nil {
 		loops.Go(func() { e.retentionLoop(work) })
 	}

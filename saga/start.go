@@ -243,10 +243,10 @@ func (d desk) newExecution(o *order, inbox []store.Message) (*store.Execution, *
 		x.Deadline = &at
 	}
 	if o.plan != nil {
-		x.Ledger = o.plan.ledger()
-		x.Step = x.Ledger[0].Name
+		o.plan.equip(x)
 	}
 	m := d.machine(x)
+	m.was = ""
 	m.emit(EventStarted)
 	m.begin(o.StartAfter)
 	return x, m, nil

@@ -39,6 +39,9 @@ func (e *Engine) committed(ctx context.Context, m *machine, x *store.Execution) 
 	if m.publish {
 		e.publish(ctx, x)
 	}
+	if x.Events && x.Status != m.was {
+		e.relay.ring()
+	}
 	if x.Status.Finished() {
 		e.waiters.tell(x.ID)
 	}
