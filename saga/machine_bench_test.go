@@ -45,6 +45,7 @@ func benchStep(name string, change ...func(s *Step[struct{}])) Step[struct{}] {
 }
 
 func pivot(s *Step[struct{}])    { s.Compensate = nil }
+func turning(s *Step[struct{}])  { s.Pivot = true }
 func isolated(s *Step[struct{}]) { s.Isolated = true }
 func timeless(s *Step[struct{}]) { s.Timeout = NoTimeout }
 func policy(d InDoubt) func(s *Step[struct{}]) {

@@ -46,3 +46,19 @@ func (m *machine) haltPastPivot(f *store.Failure) {
 	}
 	m.halt(reason)
 }
+
+// strayPivot reports whether the late success of a pivot comes when the execution
+// has turned back, or ended so, because another attempt had failed without a
+// doubt. There is nothing to undo it with, and what came before is being undone: a
+// person has to see to it.
+func (m *machine) strayPivot(e *store.LedgerEntry) bool {
+	x := m.x
+	if !e.Pivot || e.Compensable {
+		return false
+	}
+	switch x.Status {
+	case store.StatusFailed, store.StatusCancelled, store.StatusCompensated:
+		return true
+	}
+	return x.Direction == store.DirectionCompensate
+}

@@ -298,6 +298,10 @@ func (m *machine) late(ref attemptRef, r result) {
 		return
 	}
 	raise(e, store.StepDone)
+	if m.strayPivot(e) {
+		m.stray(e)
+		return
+	}
 	switch x.Status {
 	case store.StatusFailed, store.StatusCancelled, store.StatusCompensated:
 		switch {
@@ -312,7 +316,7 @@ func (m *machine) late(ref attemptRef, r result) {
 
 // stray marks a step whose effect was reported after an undo of it had been
 // opened: nobody can tell which of them reached the participant first; or after
-// the execution was erased.
+// the execution was erased; or, a pivot's, after the execution had turned back.
 func (m *machine) stray(e *store.LedgerEntry) {
 	x := m.x
 	e.Stray = true
@@ -320,9 +324,9 @@ func (m *machine) stray(e *store.LedgerEntry) {
 	switch before := x.Status; before {
 	case store.StatusFailed, store.StatusCancelled, store.StatusCompensated:
 		m.letKeyGo()
-		x.Failure = lateEffect(e.Name)
+		x.Failure = lateEffect(e)
 		m.finish(store.StatusCompensationFailed)
-		m.audit(ActLateEffect, engineBy("an effect of step "+e.Name+" was reported after its undo"), before)
+		m.audit(ActLateEffect, engineBy(lateEffect(e).Message+": "+e.Name), before)
 	}
 }
 

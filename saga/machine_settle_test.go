@@ -79,6 +79,23 @@ var settleTable = []tableRow{
 		want:     "compensating compensate a e0 t0 [done pending pending] failure=broken@a due28s wake28s",
 		attempts: "a.exec e0 #1 abandoned late succeeded, a.exec e0 #2 failed",
 	},
+	{name: "a pivot that succeeds late, after another attempt had no effect, is a person's", steps: steps(benchStep("a"), benchStep("p", pivot, turning)), story: func(b *bench) {
+		b.run(nil)
+		z := b.zombie()
+		b.settle(b.open("B"), NoEffect(Fail(errOrdinary)), false).late(z, nil).undoAll()
+	},
+		want:     "compensation_failed compensate a e0 t0 [undone done+stray] failure=late_effect@p",
+		attempts: "a.exec e0 #1 succeeded, p.exec e0 #1 abandoned late succeeded, p.exec e0 #2 failed, a.comp e0 #1 succeeded",
+	},
+	{name: "a pivot that succeeds after the end is a person's", steps: steps(benchStep("a"), benchStep("p", pivot, turning)), story: func(b *bench) {
+		b.run(nil)
+		z := b.zombie()
+		b.settle(b.open("B"), NoEffect(Fail(errOrdinary)), false).undoAll().late(z, nil)
+	},
+		want:     "compensation_failed compensate a e0 t0 [undone done+stray] failure=late_effect@p",
+		attempts: "a.exec e0 #1 succeeded, p.exec e0 #1 abandoned late succeeded, p.exec e0 #2 failed, a.comp e0 #1 succeeded",
+		acts:     "late_effect by engine: compensated to compensation_failed",
+	},
 	{name: "time-out is a failed try in doubt", story: func(b *bench) { r := b.open("A"); b.cut(r, context.DeadlineExceeded) },
 		want:     "running execute a e0 t1 [in_doubt pending pending] failure=context canceled@a due1s wake1s",
 		attempts: "a.exec e0 #1 failed",

@@ -96,15 +96,15 @@ func (m *machine) waitForDoubt() bool {
 // endWalk ends an execution with nothing (more) to undo.
 func (m *machine) endWalk() {
 	x := m.x
-	undone, stray := false, ""
+	undone, stray := false, (*store.LedgerEntry)(nil)
 	for i := range x.Ledger {
 		undone = undone || x.Ledger[i].Status == store.StepUndone
 		if x.Ledger[i].Stray {
-			stray = x.Ledger[i].Name
+			stray = &x.Ledger[i]
 		}
 	}
 	switch {
-	case stray != "":
+	case stray != nil:
 		x.Failure = lateEffect(stray)
 		m.finish(store.StatusCompensationFailed)
 	case undone:
@@ -136,6 +136,10 @@ func (m *machine) failingStep() string {
 	return x.Step
 }
 
-func lateEffect(step string) *store.Failure {
-	return &store.Failure{Class: classLateEffect, Message: "an effect of the step was reported after an undo of it had been opened", Step: step}
+func lateEffect(e *store.LedgerEntry) *store.Failure {
+	message := "an effect of the step was reported after an undo of it had been opened"
+	if e.Pivot && e.Round == 0 {
+		message = "the pivot was reported to have succeeded after the saga had turned back"
+	}
+	return &store.Failure{Class: classLateEffect, Message: message, Step: e.Name}
 }
