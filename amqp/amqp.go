@@ -21,7 +21,10 @@
 // with the key execute.<partition>.<saga>; one queue for each partition,
 // "saga.execute.<partition>", bound with execute.<partition>.#; and the fanout
 // exchange "saga.dead" with the queue of the same name, for messages that
-// nobody can make sense of. There are no delays and no retries in the broker:
+// nobody can make sense of, and commands that were refused. Status events go to
+// the exchange with the key event.<saga>.<status>; a consumer with
+// [ConsumerConfig].Commands takes commands from the queue "saga.commands", bound with
+// command. There are no delays and no retries in the broker:
 // they are due times in the store. [Plan] prints all of it. Who declares it is
 // [Config.Topology]. Services with stores of their own need prefixes of their
 // own: a pointer of another store is put aside.
@@ -31,7 +34,8 @@
 // A user who declares needs configure, write and read on ^saga(\..*)?$. One
 // that works on what others have declared ([Verify]) needs write on
 // ^saga(\.dead)?$ and read on ^saga\.execute\..*$; one that only starts sagas
-// needs write on ^saga$. An [Admin] that lists, replays or purges dead letters
+// needs write on ^saga$. One that takes commands needs read on ^saga\.commands$
+// besides, and write on ^amq\.default$ to answer. An [Admin] that lists, replays or purges dead letters
 // needs read on ^saga\.dead$ and write on ^saga(\.dead)?$.
 package amqp
 

@@ -39,6 +39,10 @@ type Config struct {
 	// Queues is the type of the queues: Classic (the default) or Quorum.
 	Queues Queues
 
+	// Commands says that the prefix has a queue for commands: [Declarations] and an
+	// [Admin] count it in. A [Consumer] with Commands declares it in any case.
+	Commands bool
+
 	// TLS is used for amqps URLs, a clone of it for each connection. Nil: what
 	// the URL says (cacertfile, certfile, keyfile), else the system's roots.
 	TLS *tls.Config

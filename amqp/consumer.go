@@ -16,13 +16,21 @@ import (
 const (
 	maxWorkers  = 10_000
 	maxAckAfter = 24 * time.Hour
+	maxCommands = 1000
 )
 
 // A ConsumerConfig says what a [Consumer] works on.
 type ConsumerConfig struct {
 	// Workers says, for each partition to consume, how many executions are
-	// worked on at once: 1 to 10000. At least one partition.
+	// worked on at once: 1 to 10000. At least one partition, unless Commands are
+	// taken.
 	Workers map[string]int
+
+	// Commands, if not 0, is how many commands are carried out at once: they are
+	// taken from the queue <prefix>.commands, handed to [saga.Engine.Command], and
+	// answered where they say so. At most 1000. A few are enough: they only write
+	// to the store.
+	Commands int
 
 	// AckAfter is how long a delivery is held while its execution is worked
 	// on; then it is acknowledged, and the attempt's lease in the store alone
@@ -39,6 +47,7 @@ type Consumer struct {
 	b        *Broker
 	e        *saga.Engine
 	workers  map[string]int
+	commands int
 	ackAfter time.Duration
 	running  atomic.Bool
 	session  watched[*session] // nil: none
@@ -59,7 +68,10 @@ func NewConsumer(b *Broker, e *saga.Engine, cfg ConsumerConfig) (*Consumer, erro
 	if e == nil {
 		bad("engine is nil")
 	}
-	if len(cfg.Workers) == 0 {
+	if cfg.Commands < 0 || cfg.Commands > maxCommands {
+		bad("ConsumerConfig.Commands is %d, want 0 to %d", cfg.Commands, maxCommands)
+	}
+	if len(cfg.Workers) == 0 && cfg.Commands == 0 {
 		bad("ConsumerConfig.Workers names no partition")
 	}
 	for _, partition := range slices.Sorted(maps.Keys(cfg.Workers)) {
@@ -77,7 +89,7 @@ func NewConsumer(b *Broker, e *saga.Engine, cfg ConsumerConfig) (*Consumer, erro
 		return nil, err
 	}
 	setDefault(&cfg.AckAfter, 5*time.Minute)
-	return &Consumer{b: b, e: e, workers: maps.Clone(cfg.Workers), ackAfter: cfg.AckAfter}, nil
+	return &Consumer{b: b, e: e, workers: maps.Clone(cfg.Workers), commands: cfg.Commands, ackAfter: cfg.AckAfter}, nil
 }
 
 // Workers returns the number of workers of all partitions.
@@ -140,6 +152,10 @@ func (c *Consumer) Run(ctx context.Context) error {
 			trouble: trouble{log: c.b.cfg.Logger.With("partition", name)},
 		}
 		partitions.Go(func() { p.run(work) })
+	}
+	if c.commands > 0 {
+		k := &commands{c: c, n: c.commands, trouble: trouble{log: c.b.cfg.Logger.With("queue", c.b.layout.commands())}}
+		partitions.Go(func() { k.run(work) })
 	}
 	partitions.Wait()
 	if ctx.Err() != nil {

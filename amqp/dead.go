@@ -20,33 +20,39 @@ const (
 // broker has it; if that cannot be, it is rejected, and the broker itself puts
 // it there, without the reason.
 //
-// The headers: saga-reason, one of the Dead constants of package saga or
-// "malformed"; saga-partition; saga-dead-at; saga-message, the id of the message
+// The headers: saga-reason, one of the Dead constants of package saga,
+// "malformed" or "command_refused"; saga-partition; saga-dead-at; saga-message, the id of the message
 // it was; saga-error for what is malformed; saga-size when the body was cut to
 // 16 KiB; and those the message came with.
 func (d *delivery) bury(reason string, cause error) func() error {
-	b, p := d.in.p.c.b, d.in.p.name
+	if d.in.p.c.b.entomb(corpse(d.d, d.in.p.name, reason, cause)) != nil {
+		return d.drop
+	}
+	return d.ack
+}
+
+// entomb publishes a message to the dead exchange and waits until the broker has
+// it.
+func (b *Broker) entomb(m amqp091.Publishing) error {
 	sent := make(chan error, 1)
 	out, err := b.outlet()
 	if err == nil {
 		err = out.take(&outgoing{
-			exchange: b.layout.dead(), message: corpse(d.d, p, reason, cause),
+			exchange: b.layout.dead(), message: m,
 			done: func(_ saga.EventKind, err error) { sent <- err },
 		})
 	}
 	if err != nil {
-		return d.drop
+		return err
 	}
 	t := time.NewTimer(b.cfg.Timeout)
 	defer t.Stop()
 	select {
-	case err = <-sent:
-		if err == nil {
-			return d.ack
-		}
+	case err := <-sent:
+		return err
 	case <-t.C:
+		return errUnconfirmed
 	}
-	return d.drop
 }
 
 // corpse makes the message that is put aside.

@@ -3,6 +3,7 @@ package amqp
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -28,10 +29,10 @@ type DeadLetter struct {
 	// holds: two that are equal have the same one, and share their fate.
 	ID string `json:"id"`
 	// Reason is why it was put aside: one of the Dead constants of package
-	// saga or "malformed" by a consumer; by the broker itself "rejected",
+	// saga, "malformed" or "command_refused" by a consumer; by the broker itself "rejected",
 	// "delivery_limit", "expired" or "maxlen"; "" when nobody said.
 	Reason string `json:"reason,omitempty"`
-	// Error says what is malformed.
+	// Error says what is malformed, or why the command was refused.
 	Error string `json:"error,omitempty"`
 	// Partition is the one in whose queue it was, "" when that is not known.
 	Partition string `json:"partition,omitempty"`
@@ -46,6 +47,9 @@ type DeadLetter struct {
 	// Pointer is what the body says; nil if it is none. Of one with a V greater
 	// than saga.PointerVersion nothing else is sure.
 	Pointer *saga.Pointer `json:"pointer,omitempty"`
+	// Command says that it is a command, and which: start, signal or cancel, or
+	// "unknown".
+	Command string `json:"command,omitempty"`
 	// Body is its beginning, of Size bytes.
 	Body string `json:"body"`
 	Size int64  `json:"size"`
@@ -55,6 +59,7 @@ type DeadLetter struct {
 type letter struct {
 	DeadLetter
 	d       amqp091.Delivery
+	saga    string // that a command is for
 	refusal string // why it cannot be replayed
 }
 
@@ -88,7 +93,8 @@ func (l layout) letter(d amqp091.Delivery) *letter {
 	} else if at, ok := died["time"].(time.Time); ok {
 		x.DeadAt = at.UTC()
 	}
-	queue := strings.TrimPrefix(first(text("x-first-death-queue"), of("queue")), l.queue(""))
+	death := first(text("x-first-death-queue"), of("queue"))
+	queue := strings.TrimPrefix(death, l.queue(""))
 	var key string
 	if rest, ok := strings.CutPrefix(d.RoutingKey, "execute."); ok {
 		key, _, _ = strings.Cut(rest, ".")
@@ -105,6 +111,10 @@ func (l layout) letter(d amqp091.Delivery) *letter {
 	}
 	x.Body = printable(string(d.Body[:min(len(d.Body), shownBody)]), shownBody)
 
+	if text("saga-queue") == commandKey || death == l.commands() {
+		x.readCommand()
+		return x
+	}
 	p, err := read(&d)
 	switch {
 	case err != nil:
@@ -119,6 +129,23 @@ func (l layout) letter(d amqp091.Delivery) *letter {
 	p.Direction = saga.Direction(printable(string(p.Direction), maxName))
 	x.Pointer = &p
 	return x
+}
+
+// readCommand says what a command is that was put aside.
+func (x *letter) readCommand() {
+	var c struct{ Command, Saga string }
+	_ = json.Unmarshal(x.d.Body, &c)
+	x.Partition, x.Command, x.saga = "", "unknown", c.Saga
+	switch c.Command {
+	case "start", "signal", "cancel":
+		x.Command = c.Command
+	}
+	switch {
+	case x.Size > int64(len(x.d.Body)):
+		x.refusal = "it is not whole: its body was cut"
+	case x.MessageID == "":
+		x.refusal = "it has no id"
+	}
 }
 
 func first(s ...string) string {
@@ -155,7 +182,7 @@ type DeadQuery struct {
 	IDs       []string  // one of these
 	Reason    string    // put aside for this
 	Partition string    // from this partition's queue
-	Saga      string    // pointing at an execution of this saga
+	Saga      string    // pointing at an execution of this saga, or a command for it
 	Before    time.Time // put aside before this
 	// All has to be set to replay or purge when nothing else is.
 	All bool
@@ -178,10 +205,11 @@ func (q *DeadQuery) check(acts bool) error {
 	return nil
 }
 
-func (q *DeadQuery) selects(d *DeadLetter) bool {
+func (q *DeadQuery) selects(x *letter) bool {
+	d := &x.DeadLetter
 	return (len(q.IDs) == 0 || slices.Contains(q.IDs, d.ID)) &&
 		(q.Reason == "" || q.Reason == d.Reason) &&
 		(q.Partition == "" || q.Partition == d.Partition) &&
-		(q.Saga == "" || d.Pointer != nil && q.Saga == d.Pointer.Saga) &&
+		(q.Saga == "" || d.Pointer != nil && q.Saga == d.Pointer.Saga || x.saga == q.Saga) &&
 		(q.Before.IsZero() || !d.DeadAt.IsZero() && d.DeadAt.Before(q.Before))
 }

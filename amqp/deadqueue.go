@@ -55,9 +55,9 @@ func (a *Admin) Dead(ctx context.Context, q DeadQuery) (*DeadReport, error) {
 }
 
 // Replay publishes the pointers of dead letters once more, to the partitions
-// they came from, and removes each letter when the broker has its pointer. What
-// is no pointer of a version that this build knows is kept, and so is one that no
-// queue takes. What made a pointer a dead letter should be mended before: else it
+// they came from, and refused commands to their queue, and removes each letter when
+// the broker has its message. What is neither a pointer of a version that this build
+// knows nor a command that is whole is kept, and so is one that no queue takes. What made a pointer a dead letter should be mended before: else it
 // becomes one again, though not within the same call. A crash in the middle
 // loses nothing: at the worst a pointer is there twice, which does no harm.
 //
@@ -74,15 +74,11 @@ func (a *Admin) Replay(ctx context.Context, q DeadQuery) (*DeadReport, error) {
 			r.Kept = append(r.Kept, KeptLetter{x.DeadLetter, x.refusal})
 			return false, nil
 		}
-		p, err := read(&x.d)
+		m, key, err := a.again(x)
 		if err != nil {
 			return false, err
 		}
-		m, err := message(a.cfg.Name, p)
-		if err != nil {
-			return false, err
-		}
-		err = dq.send(ctx, a.layout.exchange(), a.layout.key(x.Partition, p.Saga), m)
+		err = dq.send(ctx, a.layout.exchange(), key, m)
 		switch {
 		case errors.Is(err, errUnroutable), errors.Is(err, errNacked), errors.Is(err, saga.ErrInvalid):
 			r.Kept = append(r.Kept, KeptLetter{x.DeadLetter, printable(err.Error(), maxDeadError)})
@@ -93,6 +89,44 @@ func (a *Admin) Replay(ctx context.Context, q DeadQuery) (*DeadReport, error) {
 		r.Letters = append(r.Letters, x.DeadLetter)
 		return true, nil
 	})
+}
+
+// again makes the message that a letter was, and its key.
+func (a *Admin) again(x *letter) (m amqp091.Publishing, key string, err error) {
+	if x.Command != "" {
+		return commandAgain(x), commandKey, nil
+	}
+	p, err := read(&x.d)
+	if err != nil {
+		return m, "", err
+	}
+	m, err = message(a.cfg.Name, p)
+	return m, a.layout.key(x.Partition, p.Saga), err
+}
+
+// commandAgain makes the message that a refused command was.
+func commandAgain(x *letter) amqp091.Publishing {
+	replyTo, _ := x.d.Headers["saga-reply-to"].(string)
+	if replyTo == "" {
+		replyTo = x.d.ReplyTo // the broker put it aside
+	}
+	id, _ := x.d.Headers["saga-message"].(string)
+	headers := amqp091.Table{}
+	if trace, ok := x.d.Headers["traceparent"].(string); ok {
+		headers["traceparent"] = trace
+	}
+	return amqp091.Publishing{
+		ContentType:   x.d.ContentType,
+		DeliveryMode:  amqp091.Persistent,
+		Type:          commandType,
+		MessageId:     first(id, x.d.MessageId),
+		CorrelationId: x.d.CorrelationId,
+		ReplyTo:       replyTo,
+		Timestamp:     time.Now(),
+		AppId:         x.d.AppId,
+		Headers:       headers,
+		Body:          x.d.Body,
+	}
 }
 
 // Purge removes dead letters for good. When it returns without an error the
@@ -153,7 +187,7 @@ func (a *Admin) scan(ctx context.Context, q *DeadQuery, r *DeadReport, act func(
 		r.Seen++
 		r.Unseen = max(ready-r.Seen, 0)
 		done := false
-		if q.selects(&x.DeadLetter) {
+		if q.selects(x) {
 			if done, err = act(dq, x); err != nil {
 				dq.held = x.d.DeliveryTag
 				return refused(err)

@@ -53,8 +53,8 @@ func (d Declaration) String() string {
 
 // Declarations returns what has to be in the broker for these partitions, in the
 // order in which to make it: what [Declare] declares, and what somebody else has
-// to declare for [Verify] and [Skip]. Only Prefix and Queues of cfg count. It
-// returns an error that wraps [saga.ErrInvalid] for names that cannot be.
+// to declare for [Verify] and [Skip]. Only Prefix, Queues and Commands of cfg
+// count. It returns an error that wraps [saga.ErrInvalid] for names that cannot be.
 func Declarations(cfg Config, partitions ...string) ([]Declaration, error) {
 	if cfg.Prefix != "" && !prefixRule.MatchString(cfg.Prefix) {
 		return nil, fmt.Errorf("%w: amqp: Config.Prefix %q must match %s", saga.ErrInvalid, cfg.Prefix, prefixRule)
@@ -65,7 +65,12 @@ func Declarations(cfg Config, partitions ...string) ([]Declaration, error) {
 		}
 	}
 	cfg.fill()
-	return layoutOf(&cfg).all(partitions), nil
+	l := layoutOf(&cfg)
+	all := l.all(partitions)
+	if cfg.Commands {
+		all = append(all, l.commandQueue()...)
+	}
+	return all, nil
 }
 
 func (l layout) all(partitions []string) []Declaration {

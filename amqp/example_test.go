@@ -12,6 +12,27 @@ import (
 	"github.com/leveret-go/leveret/store/memory"
 )
 
+// A service that takes commands of services in other languages, too.
+func ExampleConsumerConfig_commands() {
+	ctx := context.Background()
+	broker, err := amqp.Open(ctx, amqp.Config{URLs: []string{"amqp://leveret:secret@rabbit/"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	engine, err := saga.New(saga.Config{Store: memory.New(), Publisher: broker})
+	if err != nil {
+		log.Fatal(err)
+	}
+	consumer, err := amqp.NewConsumer(broker, engine, amqp.ConsumerConfig{
+		Workers:  map[string]int{"default": 10},
+		Commands: 2,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Print(engine.Run(ctx, consumer))
+}
+
 // A service that starts sagas and works on them.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

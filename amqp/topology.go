@@ -23,6 +23,7 @@ func (l layout) exchange() string                  { return l.prefix }
 func (l layout) dead() string                      { return l.prefix + ".dead" }
 func (l layout) queue(partition string) string     { return l.prefix + ".execute." + partition }
 func (l layout) key(partition, name string) string { return "execute." + partition + "." + name }
+func (l layout) commands() string                  { return l.prefix + ".commands" }
 func (l layout) event(e *saga.StatusEvent) string  { return "event." + e.Saga + "." + string(e.Status) }
 
 // shared is what all partitions use. The exchange for dead letters comes first:
@@ -39,6 +40,22 @@ func (l layout) shared() []Declaration {
 // partition is what one partition adds. Names and arguments are for ever: a
 // queue cannot be declared with other ones, nor should a name be used again.
 func (l layout) partition(partition string) []Declaration {
+	return []Declaration{
+		{Kind: KindQueue, Name: l.queue(partition), Arguments: l.arguments()},
+		{Kind: KindBinding, Name: l.queue(partition), Exchange: l.exchange(), Key: "execute." + partition + ".#"},
+	}
+}
+
+// commandQueue is where commands go.
+func (l layout) commandQueue() []Declaration {
+	return []Declaration{
+		{Kind: KindQueue, Name: l.commands(), Arguments: l.arguments()},
+		{Kind: KindBinding, Name: l.commands(), Exchange: l.exchange(), Key: commandKey},
+	}
+}
+
+// arguments are those of a queue whose messages are not to be lost.
+func (l layout) arguments() map[string]any {
 	args := map[string]any{
 		"x-queue-type":           string(l.queues), // the virtual host may have another default
 		"x-dead-letter-exchange": l.dead(),
@@ -48,10 +65,7 @@ func (l layout) partition(partition string) []Declaration {
 		args["x-dead-letter-strategy"] = "at-least-once"
 		args["x-overflow"] = "reject-publish" // else at-least-once is silently not kept
 	}
-	return []Declaration{
-		{Kind: KindQueue, Name: l.queue(partition), Arguments: args},
-		{Kind: KindBinding, Name: l.queue(partition), Exchange: l.exchange(), Key: "execute." + partition + ".#"},
-	}
+	return args
 }
 
 // ensure declares, verifies or does nothing, as the mode says.

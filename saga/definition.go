@@ -2,6 +2,7 @@ package saga
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/leveret-go/leveret/store"
@@ -86,6 +87,12 @@ type Definition[S any] struct {
 	// events_late. Executions that were started before it was set have none. The
 	// store must be a store.Outbox, else Register refuses.
 	Events bool
+
+	// Schema is the JSON Schema (draft 2020-12) that the state of a start by a
+	// [Command] has to fit, for one that Go types cannot say, at most 64 KiB. Nil:
+	// it is made of S, with no property required and none allowed that S does not
+	// have; a S that contains itself has none. It is part of the [Outline].
+	Schema json.RawMessage
 
 	// Classify, if not nil, says what an error of a step means, where the step
 	// has no Classify of its own: see [Step.Classify].

@@ -188,7 +188,9 @@ func TestHealth(t *testing.T) {
 			end: func(w *world) { putSchedules(w.t, w.s, "") },
 		},
 		{saga.HealthEventsLate, saga.HealthDegraded, func(w *world) {
-			put(w, func(x *store.Execution) { x.Events, x.Status, x.DueAt, x.UpdatedAt = true, store.StatusCompleted, nil, *ago(2 * time.Minute) })
+			put(w, func(x *store.Execution) {
+				x.Events, x.Status, x.DueAt, x.UpdatedAt = true, store.StatusCompleted, nil, *ago(2 * time.Minute)
+			})
 		}, func(w *world) {
 			o, _ := store.As[store.Outbox](w.s)
 			list, err := o.ClaimEvents(w.t.Context(), store.EventQuery{Now: time.Now(), Limit: 9})

@@ -2,6 +2,7 @@ package saga
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -59,6 +60,41 @@ func (i *identity[S]) keyOf(r Resource, s S) (key string, err error) {
 	}()
 	key = i.key(r, s)
 	return key, checkKey(key)
+}
+
+// A starter fills in starts whose state is JSON.
+type starter struct {
+	keyed bool // the definition works out a key
+	// fill adds what the definition says of a start with this state, and the
+	// state as the saga's type has it.
+	fill func(o *order, state json.RawMessage) error
+}
+
+func starterOf[S any](codec *stateCodec[S], d Definition[S]) starter {
+	i := &identity[S]{key: d.Key, onConflict: d.OnConflict, deadline: d.Deadline}
+	return starter{keyed: d.Key != nil, fill: func(o *order, state json.RawMessage) error {
+		s, err := codec.decode(state)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		if o.state, err = codec.encode(s, state); err != nil {
+			return fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		return i.fill(o, s)
+	}}
+}
+
+// fill adds what the definition says.
+func (i *identity[S]) fill(o *order, state S) (err error) {
+	setDefault(&o.OnConflict, i.onConflict)
+	setDefault(&o.OnConflict, OnConflictReject)
+	o.within = i.deadline
+	if o.Key == "" {
+		o.Key, err = i.keyOf(o.resource, state)
+	} else {
+		err = checkKey(o.Key)
+	}
+	return err
 }
 
 // checkKey reports what is wrong with a start key that was given.

@@ -2,6 +2,7 @@ package saga
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"slices"
 
@@ -45,6 +46,10 @@ type Outline struct {
 	Partition string        `json:"partition"`
 	Steps     []OutlineStep `json:"steps"`
 	Removed   []OutlineStep `json:"removed,omitempty"`
+	// Keyed says that the definition works out a start key.
+	Keyed bool `json:"keyed,omitempty"`
+	// Schema is the JSON Schema of the state: see [Definition.Schema].
+	Schema json.RawMessage `json:"schema,omitempty"`
 }
 
 // An OutlineStep is a step of an Outline.
@@ -75,7 +80,10 @@ func (d Definition[S]) Outline() Outline {
 }
 
 func (p *plan) outline() Outline {
-	o := Outline{Saga: p.saga, Version: p.version, Partition: p.partition}
+	o := Outline{Saga: p.saga, Version: p.version, Partition: p.partition, Keyed: p.starter.keyed}
+	if p.schema != nil {
+		o.Schema = p.schema.text
+	}
 	list := func(steps []*planStep) (out []OutlineStep) {
 		for _, s := range steps {
 			out = append(out, s.outline())

@@ -26,6 +26,8 @@ type plan struct {
 	gated   bool // some step has to be asked before it is run
 	limit   limit
 	events  bool // changes of status are recorded
+	schema  *stateSchema
+	starter starter
 }
 
 type planStep struct {
@@ -151,6 +153,8 @@ func erase[S any](d Definition[S]) (*plan, *stateCodec[S]) {
 	}
 	p.signals = map[string]AnySignal{}
 	p.limit = limitOf(codec, d)
+	p.schema, _ = d.schema() // has been checked
+	p.starter = starterOf(codec, d)
 	setDefault(&p.version, 1)
 	setDefault(&p.partition, defaultPartition)
 	add := func(s Step[S], removed bool) *planStep {

@@ -131,6 +131,9 @@ func checkDefinition[S any](d Definition[S]) error {
 	if (d.MaxActivePerGroup > 0) != (d.Group != nil) {
 		bad("MaxActivePerGroup and Group are given together or not at all")
 	}
+	if _, err := d.schema(); err != nil {
+		bad("Schema %v", err)
+	}
 	if d.Deadline < 0 || d.Deadline > maxWait {
 		bad("Deadline is negative or longer than 100 years")
 	}

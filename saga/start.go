@@ -107,15 +107,7 @@ func (s *Saga[S]) fill(o *order, r Resource, state S) (err error) {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	setDefault(&o.Partition, s.partition)
-	setDefault(&o.OnConflict, s.identity.onConflict)
-	setDefault(&o.OnConflict, OnConflictReject)
-	o.within = s.identity.deadline
-	if o.Key == "" {
-		o.Key, err = s.identity.keyOf(r, state)
-	} else {
-		err = checkKey(o.Key)
-	}
-	return err
+	return s.identity.fill(o, state)
 }
 
 // An order is what is to be started.

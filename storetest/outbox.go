@@ -60,7 +60,10 @@ var outboxCases = []testCase{
 			for i, change := range []func(x *store.Execution) store.Change{
 				func(x *store.Execution) store.Change { x.Status = store.StatusRunning; return store.Change{} },
 				func(x *store.Execution) store.Change { x.Step = "ship"; return store.Change{} },
-				func(x *store.Execution) store.Change { x.Events, x.Status = false, store.StatusHalted; return store.Change{} },
+				func(x *store.Execution) store.Change {
+					x.Events, x.Status = false, store.StatusHalted
+					return store.Change{}
+				},
 				func(x *store.Execution) store.Change { x.Events = true; return store.Change{} },
 				func(x *store.Execution) store.Change {
 					x.Status, x.Failure = store.StatusFailed, nil

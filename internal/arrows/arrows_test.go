@@ -24,6 +24,9 @@ const amqp091 = "github.com/rabbitmq/amqp091-go"
 // cronParser is what saga reads schedules with.
 const cronParser = "github.com/robfig/cron/v3"
 
+// schemaLibrary is what saga makes and checks JSON Schemas with.
+const schemaLibrary = "github.com/google/jsonschema-go"
+
 // heavy are the brokers, drivers and mappers that only the package made for each may link. A path
 // stands for itself and all below it, but database/sql for itself alone: database/sql/driver holds
 // nothing but interfaces, and uuid implements them.
@@ -74,11 +77,11 @@ var rules = []rule{
 		}),
 	},
 	{
-		arrow: "saga -> store, uuid and a parser of cron, with no broker, driver or mapper",
+		arrow: "saga -> store, uuid, a parser of cron and JSON Schema, with no broker, driver or mapper",
 		from:  below("saga"),
 		bad: linked(func(path string) bool {
 			return isHeavy(path) || ours(path, "saga", "store=") ||
-				!standard(path) && !under(path, module) && !under(path, "github.com/google/uuid") && !under(path, cronParser)
+				!standard(path) && !under(path, module) && !under(path, "github.com/google/uuid") && !under(path, cronParser) && !under(path, schemaLibrary)
 		}),
 	},
 	{
@@ -130,7 +133,7 @@ var rules = []rule{
 		from:  below("telemetry"),
 		bad: linked(func(path string) bool {
 			return isHeavy(path) || ours(path, "telemetry", "saga", "store=") ||
-				!standard(path) && !under(path, module) && !under(path, cronParser) && !slices.ContainsFunc(otelAPI, func(dir string) bool { return under(path, dir) }) ||
+				!standard(path) && !under(path, module) && !under(path, cronParser) && !under(path, schemaLibrary) && !slices.ContainsFunc(otelAPI, func(dir string) bool { return under(path, dir) }) ||
 				slices.ContainsFunc(otelSDK, func(dir string) bool { return under(path, dir) })
 		}),
 	},
@@ -158,7 +161,7 @@ var rules = []rule{
 		from:  below("storetest"),
 		bad: linked(func(path string) bool {
 			return ours(path, "storetest", "saga", "store=") ||
-				!standard(path) && !under(path, module) && !under(path, "github.com/google/uuid") && !under(path, cronParser) && !under(path, "github.com/google/go-cmp")
+				!standard(path) && !under(path, module) && !under(path, "github.com/google/uuid") && !under(path, cronParser) && !under(path, schemaLibrary) && !under(path, "github.com/google/go-cmp")
 		}),
 	},
 	{
