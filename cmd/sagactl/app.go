@@ -173,16 +173,19 @@ func (t *terminal) commands() []*cli.Command {
 
 		t.command(around, "check", "", "say which executions a build could not carry: exits with 1 when there are any", check, one(
 			&cli.StringFlag{Name: "outlines", Usage: "`FILE` that the build has written, - for stdin (default: what workers left in the store)"})),
+		t.command(around, "schema", "SAGA", "print the JSON Schema that the state of a saga has to fit", schema, one(
+			&cli.IntFlag{Name: "version", Usage: "of this `VERSION` (default: the highest)", HideDefault: true})),
 		t.command(around, "outlines", "", "print the sagas that workers left in the store, as check reads them", outlines),
 		t.command(around, "migrate", "", "bring the store's schema to the version of this build (PostgreSQL: asks)", migrate, one(
 			&cli.BoolFlag{Name: "print", Usage: "print the SQL for PostgreSQL instead"},
 			&cli.IntFlag{Name: "from", Usage: "with -print: from this `VERSION`, without asking the store (0: there is none)", HideDefault: true})),
 		t.command(around, "topology", "[PARTITION]...", "print what has to be in the broker", topology, one(
 			&cli.BoolFlag{Name: "create", Usage: "declare what is missing (asks)"},
-			&cli.BoolFlag{Name: "check", Usage: "compare it with what is there"})),
+			&cli.BoolFlag{Name: "check", Usage: "compare it with what is there"},
+			&cli.BoolFlag{Name: "commands", Usage: "with the queue for commands"})),
 		{Name: "dead", Category: around, Usage: "messages that nobody could make sense of", Commands: []*cli.Command{
 			t.command("", "list", "", "list dead letters", deadList, deadFlags()),
-			t.command("", "replay", "", "publish the pointers of dead letters again (asks)", deadReplay, deadFlags(), one(allLettersFlag())),
+			t.command("", "replay", "", "publish what dead letters were again: pointers and commands (asks)", deadReplay, deadFlags(), one(allLettersFlag())),
 			t.command("", "purge", "", "remove dead letters for good (asks)", deadPurge, deadFlags(), one(allLettersFlag())),
 		}},
 	}

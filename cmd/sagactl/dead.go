@@ -16,7 +16,7 @@ func deadFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "id", Usage: "only these letters: `ID`,ID"},
 		&cli.StringFlag{Name: "cause", Usage: "only those put aside for this `REASON`, such as foreign_store"},
 		&cli.StringFlag{Name: "partition", Usage: "only from this `PARTITION`'s queue"},
-		&cli.StringFlag{Name: "saga", Usage: "only those that point at this `SAGA`"},
+		&cli.StringFlag{Name: "saga", Usage: "only those that point at this `SAGA`, or are commands for it"},
 		&cli.StringFlag{Name: "before", Usage: "only those put aside before this `TIME`: RFC 3339, or how long ago"},
 		&cli.IntFlag{Name: "scan", Usage: "look at `N` messages, from the head of the queue on", Value: 1000},
 	}
@@ -121,6 +121,8 @@ func (c *call) showLetters(r *amqp.DeadReport) {
 		saga, execution := "", ""
 		if p := l.Pointer; p != nil {
 			saga, execution = p.Saga, p.Execution.String()
+		} else if l.Command != "" {
+			note = strings.Trim(note+", "+l.Command+", "+l.Error, ", ")
 		} else {
 			note = strings.Trim(note+", "+l.Error+", "+l.Body, ", ")
 		}

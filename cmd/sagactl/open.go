@@ -187,5 +187,6 @@ func (c *call) openAdmin(ctx context.Context) (*amqp.Admin, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Commands = c.Bool("commands")
 	return amqp.OpenAdmin(ctx, cfg)
 }

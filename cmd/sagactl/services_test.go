@@ -77,6 +77,9 @@ func TestTopologyIsCreatedAndChecked(t *testing.T) {
 	k.run("topology -check shop").want(t, exitAmiss, "missing", "are missing")
 	k.answer("y\n", "topology -create shop").want(t, exitOK, "Declared for shop", "[y/N]")
 	k.run("topology -check shop").want(t, exitOK, "ok", "")
+	k.run("topology -check -commands shop").want(t, exitAmiss, prefix+".commands", "1 of 8")
+	k.answer("y\n", "topology -create -commands shop").want(t, exitOK, "Declared for shop", "[y/N]")
+	k.run("topology -check -commands shop").want(t, exitOK, prefix+".commands", "")
 	k.run("topology -check -queues quorum shop").want(t, exitAmiss, "differs", "differ")
 	for line := range strings.Lines(k.run("topology -check -o json shop").stdout) {
 		if f := decode[amqp.Finding](t, line); f.Found != amqp.FoundOK && f.Kind != amqp.KindBinding {

@@ -24,6 +24,7 @@ func topology(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	cfg.Commands = c.Bool("commands")
 	wanted, err := amqp.Declarations(cfg, partitions...)
 	if err != nil {
 		return err

@@ -153,6 +153,14 @@ func TestCheckStopsADeployment(t *testing.T) {
 		t.Errorf("what the store's outlines can carry is a problem: %s", r.stdout)
 	}
 	k.run("outlines").want(t, exitOK, "shop.delivery", "")
+	shown := decode[map[string]any](t, k.run("schema shop.delivery").stdout)
+	if shown["title"] != "shop.delivery" || shown["type"] != "object" {
+		t.Errorf("%v", shown)
+	}
+	k.run("schema shop.delivery -version 1").want(t, exitOK, "{\n  \"type\"", "")
+	k.run("schema shop.delivery -version 7").want(t, exitNotFound, "", "version 7")
+	k.run("schema nobody").want(t, exitNotFound, "", "nobody")
+	k.run("schema").want(t, exitUsage, "", "takes 1 arguments")
 
 	ledger := func(name string, version int) saga.Outline {
 		step := func(name string, undo bool) saga.OutlineStep { return saga.OutlineStep{Name: name, Compensable: undo} }
