@@ -55,6 +55,7 @@ type ArchivedExecution struct {
 	RerunAs     *uuid.UUID          `json:"rerun_as,omitempty"`
 	ErasedAt    *time.Time          `json:"erased_at,omitempty"`
 	TraceParent string              `json:"trace_parent,omitempty"`
+	Events      bool                `json:"events,omitempty"`
 	CreatedAt   time.Time           `json:"created_at"`
 	UpdatedAt   time.Time           `json:"updated_at"`
 	ProgressAt  time.Time           `json:"progress_at"`
@@ -135,7 +136,7 @@ func (e *Engine) archiveLine(ctx context.Context, x *store.Execution) ([]byte, e
 			Failure: x.Failure, Cause: x.Cause, Turn: x.Turn, Reason: x.Reason, ReasonBy: x.ReasonBy,
 			Tags: x.Tags, Gate: x.Gate, Inbox: x.Inbox, Deadline: x.Deadline, Parent: x.Parent,
 			Follows: x.Follows, ReplacedBy: x.ReplacedBy, Continues: x.Continues, ContinuedAs: x.ContinuedAs,
-			RerunOf: x.RerunOf, RerunAs: x.RerunAs, ErasedAt: x.ErasedAt, TraceParent: x.TraceParent,
+			RerunOf: x.RerunOf, RerunAs: x.RerunAs, ErasedAt: x.ErasedAt, TraceParent: x.TraceParent, Events: x.Events,
 			CreatedAt: x.CreatedAt, UpdatedAt: x.UpdatedAt, ProgressAt: x.ProgressAt, FinishedAt: x.FinishedAt, Revision: x.Revision,
 		},
 		Attempts: []ArchivedAttempt{}, Audit: []ArchivedAuditEntry{},

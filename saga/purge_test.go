@@ -287,7 +287,7 @@ func TestArchiveHasEveryField(t *testing.T) {
 	x := row(1, store.StatusFailed, personal, erased, func(x *store.Execution) {
 		other := uuid.New()
 		x.Checkpoint, x.Turn, x.ReasonBy, x.RerunOf, x.RerunAs = []byte("7"), store.TurnCancel, "bo", &other, &other
-		x.TraceParent, x.Epoch = "00-1", 3
+		x.TraceParent, x.Epoch, x.Events = "00-1", 3, true
 		x.State = []byte(`{"n":2}`)
 		x.Tags, x.Deadline, x.Parent = map[string]string{"a": "b"}, &bulkNow, &store.Parent{Execution: other, Step: "s", Key: "k"}
 		x.Follows, x.ReplacedBy, x.Continues, x.ContinuedAs = &other, &other, &other, &other
