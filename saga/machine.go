@@ -127,6 +127,22 @@ func (m *machine) due(at time.Time) {
 	m.touch()
 }
 
+// lookAt is due for an execution that may be past its deadline and cannot be
+// turned around here: there is no hurry any more.
+func (m *machine) lookAt(at time.Time) {
+	at = m.beforeDeadline(at)
+	m.x.DueAt, m.x.OfferedAt = &at, nil
+	m.touch()
+}
+
+// beforeDeadline returns the deadline, if that is still to come, and before at.
+func (m *machine) beforeDeadline(at time.Time) time.Time {
+	if d := m.deadline(); d != nil && m.x.Attempt == nil && d.After(m.now) && d.Before(at) {
+		return *d
+	}
+	return at
+}
+
 // wait parks the execution until at.
 func (m *machine) wait(at time.Time) {
 	m.due(at)
@@ -143,7 +159,7 @@ func (m *machine) offer() {
 		return
 	}
 	now := m.now
-	m.due(now.Add(m.rules.pickup))
+	m.lookAt(now.Add(m.rules.pickup))
 	m.x.OfferedAt = &now
 	m.publish = true
 }

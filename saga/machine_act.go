@@ -123,9 +123,12 @@ func (m *machine) retry(force bool) error {
 	return nil
 }
 
-// takeUp lets a failed or halted execution run again from its cursor.
+// takeUp lets a failed, halted or waiting execution run from its cursor. One that
+// waited for another one's end does not any more: it needs the key now, and the
+// store refuses that while the other one holds it.
 func (m *machine) takeUp() {
 	x := m.x
+	x.Follows = nil
 	x.Status, x.FinishedAt, x.Failure, x.Cause, x.Turn = store.StatusRunning, nil, nil, nil, store.TurnNone
 	m.because("", "")
 	m.epochUp()

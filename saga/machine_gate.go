@@ -90,7 +90,7 @@ func (m *machine) rest() string {
 	x := m.x
 	due := m.gateDue()
 	if due == nil && x.DueAt != nil || due != nil && (x.DueAt == nil || !x.DueAt.Equal(*due)) || x.OfferedAt != nil {
-		x.DueAt, x.OfferedAt = due, nil
+		x.DueAt, x.OfferedAt, x.Resumes = due, nil, 0
 		m.touch()
 	}
 	return DropEarly

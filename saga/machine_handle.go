@@ -118,7 +118,7 @@ const dropIsolated = "isolated"
 // lapsed attempt stays as it is.
 func (m *machine) noteUnknown() {
 	since := m.now.Sub(m.x.ProgressAt)
-	m.due(m.now.Add(min(max(since, time.Second), 2*time.Minute)))
+	m.lookAt(m.now.Add(min(max(since, time.Second), 2*time.Minute)))
 }
 
 // notePaused leaves a paused execution where it is: due, offered to nobody, and

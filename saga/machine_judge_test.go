@@ -27,7 +27,7 @@ func (e *codeError) Error() string { return fmt.Sprintf("code %d", e.code) }
 
 // show writes a result in words.
 func show(r result) string {
-	s := [...]string{"succeeded", "skipped", "completed", "failed", "gave up", "halted", "snoozed", "interrupted"}[r.kind]
+	s := [...]string{"succeeded", "skipped", "completed", "failed", "gave up", "halted", "snoozed", "interrupted", "spawned", "joining"}[r.kind]
 	if r.doubt {
 		s += " doubt"
 	}

@@ -7,6 +7,18 @@ import (
 	"github.com/leveret-go/leveret/store"
 )
 
+// stillDue reports whether nobody has written the execution since a claim gave it
+// this due time. It is due then for what it waits for, too: its deadline, or a
+// look at the executions that it waits for.
+func (m *machine) stillDue(claimed time.Time) bool {
+	x := m.x
+	if m.ended() || m.live() || x.DueAt == nil || !x.DueAt.Equal(claimed) {
+		return false
+	}
+	wakes := x.WakeAt != nil && x.WakeAt.Equal(claimed) && claimed.After(m.now.Add(earlyTolerance))
+	return !wakes // else it waits until the very microsecond of the claim
+}
+
 // lost takes note that the pointer to the execution's position was lost: it was
 // offered before, is in no queue, and nobody opened an attempt. claimed is the
 // due time that the finder's claim wrote; if it is not that any more, somebody
@@ -18,8 +30,7 @@ func (m *machine) lost(claimed *time.Time, maxResumes int, by By) bool {
 		m.notePaused()
 		return false
 	}
-	if m.ended() || claimed != nil && (x.DueAt == nil || !x.DueAt.Equal(*claimed)) || m.live() ||
-		x.WakeAt != nil && x.WakeAt.After(m.now.Add(earlyTolerance)) {
+	if claimed != nil && !m.stillDue(*claimed) || claimed == nil && m.restsFor() != "" {
 		return false
 	}
 	before := x.Status
@@ -49,6 +60,9 @@ func (m *machine) giveUp(by By, before store.Status) {
 	}
 	n := x.Resumes
 	x.Resumes = 0
+	if x.Status == store.StatusWaiting {
+		x.Status, x.WakeAt = store.StatusRunning, nil
+	}
 	switch {
 	case x.Request != nil:
 		m.applyRequest()
@@ -69,16 +83,15 @@ func (m *machine) giveUp(by By, before store.Status) {
 // again looks at the execution after some time once more: its pointer is
 // probably still on its way. With publish another one is sent.
 func (m *machine) again(claimed time.Time, after time.Duration, publish bool) {
-	x := m.x
-	if m.ended() || x.DueAt == nil || !x.DueAt.Equal(claimed) || m.live() {
+	if !m.stillDue(claimed) {
 		return
 	}
 	if m.paused() {
 		m.notePaused()
 		return
 	}
-	at := m.now.Add(after)
-	x.DueAt = &at
+	at := m.beforeDeadline(m.now.Add(after))
+	m.x.DueAt = &at
 	m.publish = publish
 	m.touch()
 }
@@ -86,7 +99,7 @@ func (m *machine) again(claimed time.Time, after time.Duration, publish bool) {
 // anew publishes a pointer as if it were the first: what was offered before was
 // offered to nobody.
 func (m *machine) anew(claimed time.Time) {
-	if m.ended() || m.x.DueAt == nil || !m.x.DueAt.Equal(claimed) || m.live() {
+	if !m.stillDue(claimed) {
 		return
 	}
 	if m.paused() {

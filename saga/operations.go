@@ -94,7 +94,8 @@ func (d desk) act(ctx context.Context, id uuid.UUID, act Act, by By, opts *ActOp
 // It returns the execution after the act; [ErrFinished] for one that is
 // completed, compensated or cancelled, [ErrNotRetryable] for a waiting or
 // halted one, [ErrErased] for one without its state, [ErrAttemptRunning]
-// (unless Force) while an attempt runs. What holds for all acts: see
+// (unless Force) while an attempt runs, *store.KeyTakenError for a failed one
+// whose start key another execution holds by now. What holds for all acts: see
 // [Engine.Act].
 func (e *Engine) Retry(ctx context.Context, id uuid.UUID, by By, opts *ActOptions) (*Execution, error) {
 	return e.Act(ctx, id, ActRetry, by, opts)
@@ -167,7 +168,9 @@ func (e *Engine) Reschedule(ctx context.Context, id uuid.UUID, at time.Time, by 
 // It returns [ErrFinished] for a completed, compensated or cancelled execution,
 // [ErrNoStep] when there is nothing to skip, [ErrAttemptRunning] (unless Force)
 // while an attempt runs, [ErrChanged] while a compensation is requested,
-// [ErrErased] for a failed execution without its state. What holds for all acts: see
+// [ErrErased] for a failed execution without its state, *store.KeyTakenError for
+// a failed one, or one that waits for its predecessor, while another execution
+// holds the start key. What holds for all acts: see
 // [Engine.Act].
 func (e *Engine) SkipStep(ctx context.Context, id uuid.UUID, by By, opts *ActOptions) (*Execution, error) {
 	return e.Act(ctx, id, ActSkipStep, by, opts)

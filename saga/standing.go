@@ -7,10 +7,18 @@ import (
 )
 
 // standing is why an execution does not move, seen by a process that looks at
-// it: what the sweep and ResumeStuck act on, and what a diagnosis begins with.
-// d is what is queued for its partition, and attended since when that is known
-// to have a consumer.
+// it: what ResumeStuck acts on, and what a diagnosis begins with. d is what is
+// queued for its partition, and attended since when that is known to have a
+// consumer.
 func (e *Engine) standing(m *machine, d depth, attended time.Time) DiagnosisCode {
+	if code := m.restsFor(); code != "" {
+		return code
+	}
+	return e.pointed(m, d, attended)
+}
+
+// restsFor is why nothing is to be done for an execution now; "": something is.
+func (m *machine) restsFor() DiagnosisCode {
 	x := m.x
 	switch {
 	case x.Status.Finished():
@@ -23,6 +31,14 @@ func (e *Engine) standing(m *machine, d depth, attended time.Time) DiagnosisCode
 		return m.waitsFor()
 	case x.Status == store.StatusWaiting && (x.DueAt == nil || x.Gate != nil && !x.Gate.Open && x.Gate.Until == nil):
 		return DiagnosisWaiting
+	}
+	return ""
+}
+
+// pointed is what has become of the pointer to an execution that is due.
+func (e *Engine) pointed(m *machine, d depth, attended time.Time) DiagnosisCode {
+	x := m.x
+	switch {
 	case m.paused():
 		return DiagnosisPaused
 	case m.rules.direct:

@@ -179,9 +179,10 @@ func (e *Engine) offerAgain(ctx context.Context, x *store.Execution, now time.Ti
 	age := now.Sub(offered)
 	every := func(most time.Duration) time.Duration { return min(max(age, e.cfg.PickupWithin), most) }
 	_, err := e.decide(ctx, x.ID, func(m *machine) error {
-		switch e.standing(m, d, attended) {
-		case DiagnosisFinished, DiagnosisHalted, DiagnosisRunning, DiagnosisWaiting, DiagnosisRetry, DiagnosisDoubt:
-			// Somebody was faster.
+		if !m.stillDue(claimed) {
+			return nil // somebody was faster
+		}
+		switch e.pointed(m, d, attended) {
 		case DiagnosisPaused:
 			m.notePaused()
 		case DiagnosisNoConsumer:
