@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,6 +26,32 @@ type Querier interface {
 	// them is the store's choice), so that it takes a bounded time: if there
 	// are more Counts.Truncated is set.
 	Count(ctx context.Context, f Filter, by []Dimension, most int) (*Counts, error)
+
+	// Longest returns the unfinished executions that f selects and that moved
+	// longest ago, in the order of their ProgressAt, then by id; at most limit
+	// of them, which is between 1 and MaxPage.
+	Longest(ctx context.Context, f Filter, limit int) ([]*Execution, error)
+
+	// Sagas returns the names of the sagas that have executions, in order. At
+	// most the newest MaxNamed executions, by CreatedAt, are looked at.
+	Sagas(ctx context.Context) ([]string, error)
+
+	// Series counts the starts and the ends of the executions that q.Filter
+	// selects, for each span of time.
+	Series(ctx context.Context, q SeriesQuery) (*Series, error)
+
+	// Latency says how long the attempts of the executions that q.Filter selects
+	// took, for each saga, step and direction: of those that came to a result
+	// (succeeded, failed, skipped or snoozed), the newest q.Most that finished
+	// in q.Finished. The groups are ordered by saga, step and direction.
+	Latency(ctx context.Context, q AttemptQuery) (*Latencies, error)
+
+	// Failures sums up the failed attempts of the executions that q.Filter
+	// selects: the newest q.Most that finished in q.Finished, in groups of equal
+	// class, saga, step and direction. Of the groups the MaxGroups with the most
+	// attempts are returned, ordered by that number, descending, then by class,
+	// saga, step and direction.
+	Failures(ctx context.Context, q AttemptQuery) (*Failures, error)
 }
 
 // The limits of a query.
@@ -34,6 +61,9 @@ const (
 	MaxCount     = 1_000_000 // executions that one Count looks at
 	DefaultPage  = 50
 	DefaultCount = 100_000
+	MaxNamed     = 100_000 // executions that Sagas looks at
+	MaxBuckets   = 1000    // spans of time of one Series
+	MaxGroups    = 100     // groups of one Failures
 )
 
 // A Filter selects executions: those that satisfy every field that is set. In
@@ -56,6 +86,17 @@ type Filter struct {
 	Unfinished   bool  // only those that are not finished
 	Erased       *bool // whether its data was erased; nil: either
 
+	// ResourceLike is a part of the resource, written Type/ID, in which ASCII
+	// letters have no case. It requires Created.From: no index finds it, so
+	// that all that were created since are looked at.
+	ResourceLike string
+	// StuckFor, if not 0, is for how long an unfinished execution has not moved:
+	// its ProgressAt is before At - StuckFor. It waits, is halted, or should
+	// have moved. It requires At.
+	StuckFor time.Duration
+	// Failed, if not nil, is what one of its attempts has to be.
+	Failed *FailedAttempt
+
 	// At and the two ages say what Attention means by stalled and overdue:
 	// required with these, ignored else.
 	At           time.Time
@@ -65,6 +106,28 @@ type Filter struct {
 
 // A Range is a span of time, From inclusive, To exclusive. A zero end is open.
 type Range struct{ From, To time.Time }
+
+// IsZero reports whether f is the zero Filter, which selects all.
+func (f *Filter) IsZero() bool {
+	return len(f.IDs) == 0 && len(f.Sagas) == 0 && len(f.Statuses) == 0 && len(f.Steps) == 0 && len(f.Partitions) == 0 &&
+		len(f.ErrorClasses) == 0 && len(f.Keys) == 0 && len(f.Parents) == 0 && f.Resource == (Resource{}) && len(f.Tags) == 0 &&
+		len(f.Attention) == 0 && f.Created == (Range{}) && f.Progress == (Range{}) && f.Finished == (Range{}) && !f.Unfinished &&
+		f.Erased == nil && f.ResourceLike == "" && f.StuckFor == 0 && f.Failed == nil
+}
+
+// A FailedAttempt describes attempts that failed, by every field that is set.
+type FailedAttempt struct {
+	Class, Step string
+	Direction   Direction
+	Finished    Range // of the attempt's FinishedAt
+}
+
+// Matches reports whether a is such an attempt. It is the rule that every
+// Querier follows.
+func (f *FailedAttempt) Matches(a *Attempt) bool {
+	return a.Failure != nil && a.FinishedAt != nil && (f.Class == "" || f.Class == a.Failure.Class) && (f.Step == "" || f.Step == a.Step) &&
+		(f.Direction == "" || f.Direction == a.Direction) && f.Finished.Has(a.FinishedAt)
+}
 
 // An Attention is a reason for a person to look at an execution.
 type Attention string
@@ -104,11 +167,12 @@ const (
 	ByStatus     Dimension = "status"
 	ByStep       Dimension = "step"
 	ByPartition  Dimension = "partition"
+	ByDirection  Dimension = "direction"
 	ByErrorClass Dimension = "error_class" // "" for none
 )
 
 // Dimensions lists all of them.
-var Dimensions = []Dimension{BySaga, ByStatus, ByStep, ByPartition, ByErrorClass}
+var Dimensions = []Dimension{BySaga, ByStatus, ByStep, ByPartition, ByDirection, ByErrorClass}
 
 // A Page is a part of a list.
 type Page struct {
@@ -134,8 +198,9 @@ type CountGroup struct {
 	N      int64
 }
 
-// Matches reports whether f selects x. It is the rule that every Querier
-// follows.
+// Matches reports whether f selects x, as far as x itself says that: Failed is
+// about its attempts (see [FailedAttempt.Matches]). It is the rule that every
+// Querier follows.
 func (f *Filter) Matches(x *Execution) bool {
 	class := ""
 	if x.Failure != nil {
@@ -146,9 +211,25 @@ func (f *Filter) Matches(x *Execution) bool {
 		(f.Resource.Type == "" || f.Resource.Type == x.Resource.Type) &&
 		(f.Resource.ID == "" || f.Resource.ID == x.Resource.ID) &&
 		in(f.Keys, x.Key) && (len(f.Parents) == 0 || x.Parent != nil && in(f.Parents, x.Parent.Execution)) && hasTags(x.Tags, f.Tags) &&
-		f.Created.has(&x.CreatedAt) && f.Progress.has(&x.ProgressAt) && f.Finished.has(x.FinishedAt) &&
-		(!f.Unfinished || !x.Status.Finished()) && (f.Erased == nil || *f.Erased == (x.ErasedAt != nil)) &&
+		f.Created.Has(&x.CreatedAt) && f.Progress.Has(&x.ProgressAt) && f.Finished.Has(x.FinishedAt) &&
+		(!f.Unfinished || !x.Status.Finished()) && f.stuck(x) &&
+		strings.Contains(ASCIILower(x.Resource.Type+"/"+x.Resource.ID), ASCIILower(f.ResourceLike)) && (f.Erased == nil || *f.Erased == (x.ErasedAt != nil)) &&
 		(len(f.Attention) == 0 || slices.ContainsFunc(f.Attention, func(a Attention) bool { return f.attention(a, x) }))
+}
+
+func (f *Filter) stuck(x *Execution) bool {
+	return f.StuckFor == 0 || !x.Status.Finished() && Micros(x.ProgressAt).Before(Micros(Micros(f.At).Add(-f.StuckFor)))
+}
+
+// ASCIILower returns s with the letters of ASCII in lower case: the one change of
+// case that all databases agree on.
+func ASCIILower(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, s)
 }
 
 func in[T comparable](list []T, v T) bool { return len(list) == 0 || slices.Contains(list, v) }
@@ -162,7 +243,8 @@ func hasTags(have, want map[string]string) bool {
 	return true
 }
 
-func (r Range) has(t *time.Time) bool {
+// Has reports whether t is in r. Without ends r has nil too.
+func (r Range) Has(t *time.Time) bool {
 	if r.From.IsZero() && r.To.IsZero() {
 		return true
 	}
@@ -207,6 +289,8 @@ func (d Dimension) Value(x *Execution) string {
 		return x.Step
 	case ByPartition:
 		return x.Partition
+	case ByDirection:
+		return string(x.Direction)
 	case ByErrorClass:
 		if x.Failure != nil {
 			return x.Failure.Class
@@ -249,6 +333,17 @@ func (f *Filter) Validate() error {
 			v.must(!f.At.IsZero(), "filter at", "is required with stalled and overdue")
 			v.must(f.StalledAfter >= 0 && f.OverdueAfter >= 0, "filter age", "is negative")
 		}
+	}
+	v.text("filter resource like", f.ResourceLike, MaxText)
+	v.must(f.ResourceLike == "" || !f.Created.From.IsZero(), "filter resource like", "requires a time that executions were created from")
+	v.must(f.StuckFor >= 0, "filter stuck for", "is negative")
+	v.must(f.StuckFor == 0 || !f.At.IsZero(), "filter at", "is required with stuck for")
+	if a := f.Failed; a != nil {
+		v.text("filter failed class", a.Class, MaxText)
+		v.text("filter failed step", a.Step, MaxText)
+		v.must(a.Direction == "" || a.Direction.Valid(), "filter failed direction", "is none of the directions")
+		v.time("filter failed range", a.Finished.From)
+		v.time("filter failed range", a.Finished.To)
 	}
 	v.time("filter at", f.At)
 	for _, r := range []Range{f.Created, f.Progress, f.Finished} {

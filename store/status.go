@@ -113,6 +113,13 @@ const (
 	AttemptSnoozed     AttemptStatus = "snoozed"     // the step asked to be run again later
 )
 
+// AttemptStatuses returns all of them.
+func AttemptStatuses() []AttemptStatus {
+	return []AttemptStatus{
+		AttemptRunning, AttemptSucceeded, AttemptFailed, AttemptSkipped, AttemptAbandoned, AttemptInterrupted, AttemptSnoozed,
+	}
+}
+
 // Valid reports whether s is one of the attempt statuses.
 func (s AttemptStatus) Valid() bool {
 	switch s {

@@ -42,8 +42,8 @@ var queryFaults = map[string]func(f *faulty){
 		}
 	}),
 	"ListByThreeFields": filters(func(f *store.Filter) {
-		if len(f.Sagas) > 0 && len(f.Partitions) > 0 {
-			f.Unfinished = false
+		if len(f.Sagas) > 0 && len(f.Statuses) > 0 {
+			f.Partitions, f.Erased = nil, nil
 		}
 	}),
 	"ListInPages": lists(func(*store.Filter, *store.Page) {}, func(l *store.List) {

@@ -10,7 +10,7 @@ import (
 )
 
 // allCases returns the cases of all suites of stores.
-func allCases() []testCase { return slices.Concat(cases(), queryCases, countCases) }
+func allCases() []testCase { return slices.Concat(cases(), queryCases, countCases, statisticsCases) }
 
 // faults has the faults of all cases, by name.
 var faults = merge(
@@ -31,6 +31,7 @@ var faults = merge(
 	deleteFaults,
 	queryFaults,
 	countFaults,
+	statisticsFaults,
 )
 
 func merge(list ...map[string]func(*faulty)) map[string]func(*faulty) {
@@ -129,7 +130,7 @@ func TestAbilitiesAreSkipped(t *testing.T) {
 			t.Errorf("%s does not fail although the ability is required", c.name)
 		}
 	}
-	optional := slices.Concat(advanceCases, cellCases, exclusiveCases, deleteCases, outboxCases, queryCases, countCases)
+	optional := slices.Concat(advanceCases, cellCases, exclusiveCases, deleteCases, outboxCases, queryCases, countCases, statisticsCases)
 	if want := len(optional) + 2; n != want { // and those of Reopen
 		t.Errorf("%d cases were skipped, want %d", n, want)
 	}

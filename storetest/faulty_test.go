@@ -40,6 +40,11 @@ type faulty struct {
 	children    func(context.Context, store.ChildQuery) ([]*store.Execution, error)
 	list        func(context.Context, store.Filter, store.Page) (*store.List, error)
 	count       func(context.Context, store.Filter, []store.Dimension, int) (*store.Counts, error)
+	longest     func(context.Context, store.Filter, int) ([]*store.Execution, error)
+	sagas       func(context.Context) ([]string, error)
+	series      func(context.Context, store.SeriesQuery) (*store.Series, error)
+	latency     func(context.Context, store.AttemptQuery) (*store.Latencies, error)
+	failures    func(context.Context, store.AttemptQuery) (*store.Failures, error)
 }
 
 type lockFunc = func(*store.Execution) (store.Change, error)
@@ -286,3 +291,38 @@ func claims(ask func(*store.DueQuery), answer func([]*store.Execution) []*store.
 
 // fix makes a text one that can be stored.
 func fix(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, ""), "\x00", "") }
+
+func (f *faulty) Longest(ctx context.Context, filter store.Filter, limit int) ([]*store.Execution, error) {
+	if f.longest != nil {
+		return f.longest(ctx, filter, limit)
+	}
+	return f.Store.Longest(ctx, filter, limit)
+}
+
+func (f *faulty) Sagas(ctx context.Context) ([]string, error) {
+	if f.sagas != nil {
+		return f.sagas(ctx)
+	}
+	return f.Store.Sagas(ctx)
+}
+
+func (f *faulty) Series(ctx context.Context, q store.SeriesQuery) (*store.Series, error) {
+	if f.series != nil {
+		return f.series(ctx, q)
+	}
+	return f.Store.Series(ctx, q)
+}
+
+func (f *faulty) Latency(ctx context.Context, q store.AttemptQuery) (*store.Latencies, error) {
+	if f.latency != nil {
+		return f.latency(ctx, q)
+	}
+	return f.Store.Latency(ctx, q)
+}
+
+func (f *faulty) Failures(ctx context.Context, q store.AttemptQuery) (*store.Failures, error) {
+	if f.failures != nil {
+		return f.failures(ctx, q)
+	}
+	return f.Store.Failures(ctx, q)
+}

@@ -223,6 +223,18 @@ func fragments(all []*store.Execution) [][]fragment {
 	for _, a := range store.Attentions {
 		attentions = append(attentions, attention(string(a), a))
 	}
+	var likes, stuck []fragment
+	for _, part := range []string{"47", "er/4711", "ORDER/", "%/", "4_1", "R", "/", "unknown", "\\", "'"} {
+		likes = append(likes, fragment{"a part of the resource " + part, func(f *store.Filter) {
+			f.ResourceLike = part
+			if f.Created.From.IsZero() {
+				f.Created.From = time.Date(1, 1, 1, 0, 0, 0, 1000, time.UTC)
+			}
+		}})
+	}
+	for _, d := range []time.Duration{1, time.Microsecond, anHour, anHour + time.Microsecond, 1<<63 - 1} {
+		stuck = append(stuck, fragment{"stuck for " + d.String(), func(f *store.Filter) { f.StuckFor, f.At = d, base }})
+	}
 	yes, no := true, false
 	return [][]fragment{
 		{
@@ -248,6 +260,8 @@ func fragments(all []*store.Execution) [][]fragment {
 		resources,
 		attentions,
 		ranges("created", func(f *store.Filter, r store.Range) { f.Created = r }),
+		likes,
+		stuck,
 		ranges("progress", func(f *store.Filter, r store.Range) { f.Progress = r }),
 		ranges("finished", func(f *store.Filter, r store.Range) { f.Finished = r }),
 		{{"unfinished", func(f *store.Filter) { f.Unfinished = true }}},

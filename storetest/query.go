@@ -17,7 +17,7 @@ import (
 // skipped, loudly, unless Options.Require has "Querier". Nil opts are zero
 // Options. What [Run] says of newStore holds here too.
 func RunQueries(t *testing.T, newStore func(t *testing.T) store.Store, opts *Options) {
-	runCases(t, slices.Concat(queryCases, countCases), newStore, opts)
+	runCases(t, slices.Concat(queryCases, countCases, statisticsCases), newStore, opts)
 }
 
 func querier(e *env) store.Querier {
@@ -381,6 +381,11 @@ func badFilters() map[string]store.Filter {
 		"created too late":        {Created: store.Range{From: late}},
 		"progress too late":       {Progress: store.Range{To: late}},
 		"finished too late":       {Finished: store.Range{From: late}},
+		"a part of no range":      {ResourceLike: "47"},
+		"stuck at no time":        {StuckFor: anHour},
+		"stuck for less than 0":   {StuckFor: -1, At: base},
+		"failed in no direction":  {Failed: &store.FailedAttempt{Direction: "up"}},
+		"failed too late":         {Failed: &store.FailedAttempt{Finished: store.Range{To: late}}},
 	}
 	for what, s := range map[string]string{
 		"NUL": "a\x00b", "bytes that are no UTF-8": "a\xffb", "a text too long": strings.Repeat("x", store.MaxText+1),
@@ -390,6 +395,9 @@ func badFilters() map[string]store.Filter {
 		bad[what+" in a partition"] = store.Filter{Partitions: []string{s}}
 		bad[what+" in an error class"] = store.Filter{ErrorClasses: []string{s}}
 		bad[what+" in a resource type"] = store.Filter{Resource: store.Resource{Type: s}}
+		bad[what+" in a part of a resource"] = store.Filter{ResourceLike: s, Created: store.Range{From: base}}
+		bad[what+" in a failed class"] = store.Filter{Failed: &store.FailedAttempt{Class: s}}
+		bad[what+" in a failed step"] = store.Filter{Failed: &store.FailedAttempt{Step: s}}
 		bad[what+" in a resource id"] = store.Filter{Resource: store.Resource{ID: s}}
 	}
 	return bad

@@ -24,8 +24,8 @@ func (s *Store) List(ctx context.Context, f store.Filter, p store.Page) (*store.
 	if err != nil {
 		return nil, err
 	}
-	found := slices.DeleteFunc(s.all(), func(x *store.Execution) bool {
-		return p.After != uuid.Nil && bytes.Compare(x.ID[:], p.After[:]) >= 0 || !f.Matches(x)
+	found := slices.DeleteFunc(s.selected(&f), func(x *store.Execution) bool {
+		return p.After != uuid.Nil && bytes.Compare(x.ID[:], p.After[:]) >= 0
 	})
 	slices.SortFunc(found, func(a, b *store.Execution) int { return bytes.Compare(b.ID[:], a.ID[:]) })
 	var next *uuid.UUID
@@ -55,10 +55,7 @@ func (s *Store) Count(ctx context.Context, f store.Filter, by []store.Dimension,
 	if len(by) == 0 {
 		groups[""], counts.Groups = 0, []store.CountGroup{{Values: []string{}}}
 	}
-	for _, x := range s.all() {
-		if !f.Matches(x) {
-			continue
-		}
+	for _, x := range s.selected(&f) {
 		if counted++; counted > most {
 			counts.Truncated = true
 			break
@@ -84,12 +81,43 @@ func (s *Store) Count(ctx context.Context, f store.Filter, by []store.Dimension,
 
 // all returns what is stored at one moment, in no order: the list is the
 // caller's, the executions are not to be changed.
-func (s *Store) all() []*store.Execution {
+func (s *Store) all() []*store.Execution { return s.having(nil) }
+
+// having returns those of all that have such an attempt; nil: all.
+func (s *Store) having(f *store.FailedAttempt) []*store.Execution {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	list := make([]*store.Execution, 0, len(s.rows))
 	for _, r := range s.rows {
-		list = append(list, r.x)
+		if f == nil || slices.ContainsFunc(r.attempts, func(a store.Attempt) bool { return f.Matches(&a) }) {
+			list = append(list, r.x)
+		}
+	}
+	return list
+}
+
+// selected returns those of all that f selects.
+func (s *Store) selected(f *store.Filter) []*store.Execution {
+	return slices.DeleteFunc(s.having(f.Failed), func(x *store.Execution) bool { return !f.Matches(x) })
+}
+
+// A ran is an attempt that has finished, and the saga it belongs to.
+type ran struct {
+	saga string
+	store.Attempt
+}
+
+// ran returns the attempts of the executions that f selects.
+func (s *Store) ran(f *store.Filter) (list []ran) {
+	selected := s.selected(f)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, x := range selected {
+		if r := s.rows[x.ID]; r != nil {
+			for i := range r.attempts {
+				list = append(list, ran{x.Saga, r.attempts[i]})
+			}
+		}
 	}
 	return list
 }

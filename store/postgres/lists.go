@@ -58,6 +58,42 @@ func (s *Store) Count(ctx context.Context, f store.Filter, by []store.Dimension,
 	})
 }
 
+// Longest lists what moved longest ago; see [store.Querier]. It reads all
+// unfinished executions that f may select, as Stalled does.
+func (s *Store) Longest(ctx context.Context, f store.Filter, limit int) ([]*store.Execution, error) {
+	return list(ctx, s, "longest", func(ctx context.Context) ([]*store.Execution, error) {
+		return rows.ListLongest(ctx, s.lists, s.tables, f, limit)
+	})
+}
+
+// Sagas names the sagas that have executions; see [store.Querier].
+func (s *Store) Sagas(ctx context.Context) ([]string, error) {
+	return list(ctx, s, "sagas", func(ctx context.Context) ([]string, error) {
+		return rows.ListSagas(ctx, s.lists, s.tables)
+	})
+}
+
+// Series counts starts and ends over time; see [store.Querier].
+func (s *Store) Series(ctx context.Context, q store.SeriesQuery) (*store.Series, error) {
+	return list(ctx, s, "series", func(ctx context.Context) (*store.Series, error) {
+		return rows.CountSeries(ctx, s.lists, s.tables, q)
+	})
+}
+
+// Latency says how long attempts took; see [store.Querier].
+func (s *Store) Latency(ctx context.Context, q store.AttemptQuery) (*store.Latencies, error) {
+	return list(ctx, s, "latency", func(ctx context.Context) (*store.Latencies, error) {
+		return rows.MeasureLatency(ctx, s.lists, s.tables, q)
+	})
+}
+
+// Failures sums up failed attempts; see [store.Querier].
+func (s *Store) Failures(ctx context.Context, q store.AttemptQuery) (*store.Failures, error) {
+	return list(ctx, s, "failures", func(ctx context.Context) (*store.Failures, error) {
+		return rows.SumFailures(ctx, s.lists, s.tables, q)
+	})
+}
+
 // list calls read, again when a connection was found dead.
 func list[T any](ctx context.Context, s *Store, op string, read func(context.Context) (T, error)) (none T, err error) {
 	if err := s.ready(ctx); err != nil {

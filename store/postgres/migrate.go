@@ -29,6 +29,9 @@ var migration003 string
 //go:embed migrations/004_events.sql
 var migration004 string
 
+//go:embed migrations/005_statistics.sql
+var migration005 string
+
 // A migration takes a schema from the version before to its own. Within a
 // major version of the library it only adds.
 type migration struct {
@@ -48,6 +51,7 @@ var migrations = []migration{
 	{name: "waiting", floor: 3, sql: migration003},
 	// One of schema 3 leaves events as they are.
 	{name: "events", floor: 3, sql: migration004},
+	{name: "statistics", floor: 3, sql: migration005},
 }
 
 // Migrate brings the schema to the version of this library: it makes what is

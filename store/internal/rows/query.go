@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 	"github.com/uptrace/bun/schema"
 
 	"github.com/leveret-go/leveret/store"
@@ -54,7 +55,7 @@ func ListQuery(db bun.IDB, t Tables, f *store.Filter, p store.Page) *bun.SelectQ
 		if p.After != uuid.Nil {
 			q = q.Where("x.id < ?", p.After)
 		}
-		if f.Finished != (store.Range{}) {
+		if isNarrow(f) {
 			q = db.NewSelect().TableExpr("(?) AS x", fenced(q)).ColumnExpr("x.id")
 		}
 		return page(q)
@@ -108,7 +109,7 @@ func CountQuery(db bun.IDB, t Tables, f *store.Filter, by []store.Dimension, mos
 			q = q.ColumnExpr("? AS ?", bun.Safe(dimensions[d]), bun.Safe(group(i)))
 		}
 		q = part.where(f, t, q)
-		if f.Finished != (store.Range{}) {
+		if isNarrow(f) {
 			q = db.NewSelect().TableExpr("(?) AS x", fenced(q)).ColumnExpr("*")
 		}
 		return q.Limit(limit)
@@ -122,7 +123,7 @@ func CountQuery(db bun.IDB, t Tables, f *store.Filter, by []store.Dimension, mos
 
 var dimensions = map[store.Dimension]string{
 	store.BySaga: `x.saga`, store.ByStatus: `x.status`, store.ByStep: `x.step`, store.ByPartition: `x."partition"`,
-	store.ByErrorClass: errorClass,
+	store.ByDirection: `x.direction`, store.ByErrorClass: errorClass,
 }
 
 const errorClass = `coalesce(x.failure_class, '')`
@@ -164,6 +165,12 @@ func union(db bun.IDB, parts []part, query func(part) *bun.SelectQuery) *bun.Raw
 	return db.NewRaw(text.String(), args...)
 }
 
+// isNarrow reports whether an index finds what f selects, so that it is
+// gathered before it is put in order.
+func isNarrow(f *store.Filter) bool {
+	return f.Finished != (store.Range{}) || f.Failed != nil || f.ResourceLike != "" || !f.Created.From.IsZero() && !f.Created.To.IsZero()
+}
+
 // fenced hides the order and the limit around a query from PostgreSQL. It takes
 // what a filter selects to be spread evenly over the ids, and so would look for
 // what finished long ago among the newest first, and pass over all of them.
@@ -189,7 +196,7 @@ func partsOf(f *store.Filter) []part {
 	if len(wanted) == len(store.Statuses()) {
 		return []part{{}}
 	}
-	if len(f.IDs) > 0 || f.Resource.ID != "" || len(f.Keys) > 0 || len(f.Parents) > 0 || len(f.Tags) > 0 || len(wanted) == 0 {
+	if len(f.IDs) > 0 || f.Resource.ID != "" || len(f.Keys) > 0 || len(f.Parents) > 0 || len(f.Tags) > 0 || f.Failed != nil || len(wanted) == 0 {
 		return []part{{statuses: wanted}}
 	}
 	var unfinished, unsuccessful, completed part
@@ -217,7 +224,7 @@ func statuses(f *store.Filter) []store.Status {
 		}
 	}
 	return slices.DeleteFunc(store.Statuses(), func(s store.Status) bool {
-		return len(f.Statuses) > 0 && !slices.Contains(f.Statuses, s) || f.Unfinished && s.Finished() ||
+		return len(f.Statuses) > 0 && !slices.Contains(f.Statuses, s) || (f.Unfinished || f.StuckFor > 0) && s.Finished() ||
 			len(f.Attention) > 0 && !attention[s]
 	})
 }
@@ -267,6 +274,15 @@ func (p part) where(f *store.Filter, t Tables, q *bun.SelectQuery) *bun.SelectQu
 	if f.Resource.ID != "" {
 		q = q.Where("x.resource_id = ?", f.Resource.ID)
 	}
+	if f.ResourceLike != "" {
+		q = like(q, f.ResourceLike)
+	}
+	if f.StuckFor > 0 {
+		q = q.Where("x.progress_at < ?", before(NewTime(f.At), f.StuckFor))
+	}
+	if f.Failed != nil {
+		q = q.Where("x.id IN (?)", failed(q.NewSelect(), f.Failed, t))
+	}
 	q = within(q, "x.created_at", f.Created)
 	q = within(q, "x.progress_at", f.Progress)
 	if f.Finished != (store.Range{}) {
@@ -299,6 +315,35 @@ func among[T any](q *bun.SelectQuery, column string, values []T, must bool) *bun
 		return q.Where("FALSE")
 	}
 	return q
+}
+
+// like looks for a part of the resource, in which ASCII letters have no case.
+func like(q *bun.SelectQuery, part string) *bun.SelectQuery {
+	lower := `lower(x.resource_type || '/' || x.resource_id)`
+	if q.Dialect().Name() == dialect.PG {
+		lower = ResourceText
+	}
+	part = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(store.ASCIILower(part))
+	return q.Where(`? LIKE ? ESCAPE '\'`, bun.Safe(lower), "%"+part+"%")
+}
+
+// ResourceText is what PostgreSQL looks through for a part of a resource. In
+// the locale C lower changes the letters of ASCII, as SQLite's does.
+const ResourceText = `lower((x.resource_type || '/' || x.resource_id) COLLATE "C")`
+
+// failed selects the executions that have such an attempt.
+func failed(q *bun.SelectQuery, f *store.FailedAttempt, t Tables) *bun.SelectQuery {
+	q = q.TableExpr(t.Name(Attempts) + " AS a").ColumnExpr("a.execution").Where("a.failure_class IS NOT NULL").Where("a.finished_at IS NOT NULL")
+	if f.Class != "" {
+		q = q.Where("a.failure_class = ?", f.Class)
+	}
+	if f.Step != "" {
+		q = q.Where("a.step = ?", f.Step)
+	}
+	if f.Direction != "" {
+		q = q.Where("a.direction = ?", f.Direction)
+	}
+	return within(q, "a.finished_at", f.Finished)
 }
 
 func within(q *bun.SelectQuery, column string, r store.Range) *bun.SelectQuery {
