@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -97,8 +98,13 @@ type ArchivedAuditEntry struct {
 // archive writes a line for each execution, and makes sure that w has passed
 // them on.
 func (e *Engine) archive(ctx context.Context, w io.Writer, xs []*store.Execution) error {
+	outlines, err := e.StoredOutlines(ctx)
+	if err != nil && !errors.Is(err, ErrNotSupported) {
+		return err
+	}
+	r := NewRedactor(append(outlines, e.Outlines()...)...)
 	for _, x := range xs {
-		line, err := e.archiveLine(ctx, x)
+		line, err := e.archiveLine(ctx, r, x)
 		if err != nil {
 			return err
 		}
@@ -119,7 +125,7 @@ func (e *Engine) archive(ctx context.Context, w io.Writer, xs []*store.Execution
 	return nil
 }
 
-func (e *Engine) archiveLine(ctx context.Context, x *store.Execution) ([]byte, error) {
+func (e *Engine) archiveLine(ctx context.Context, r *Redactor, x *store.Execution) ([]byte, error) {
 	attempts, err := e.store.Attempts(ctx, x.ID)
 	if err != nil {
 		return nil, fmt.Errorf("saga: archive %s: %w", x.ID, err)
@@ -128,11 +134,17 @@ func (e *Engine) archiveLine(ctx context.Context, x *store.Execution) ([]byte, e
 	if err != nil {
 		return nil, fmt.Errorf("saga: archive %s: %w", x.ID, err)
 	}
+	hide := func(state json.RawMessage) json.RawMessage { return r.State(x.Saga, state) }
+	detail := func(d json.RawMessage) json.RawMessage { return r.Detail(x.Saga, d) }
+	if !r.Knows(x.Saga) { // a wish to hide something would be known
+		hide = func(state json.RawMessage) json.RawMessage { return state }
+		detail = hide
+	}
 	line := Archived{
 		Execution: ArchivedExecution{
 			ID: x.ID, Saga: x.Saga, Version: x.Version, Partition: x.Partition, Resource: x.Resource, Key: x.Key,
 			Status: x.Status, Direction: x.Direction, Step: x.Step, Epoch: x.Epoch, Ledger: x.Ledger,
-			State: x.State, Initial: x.Initial, Checkpoint: x.Checkpoint,
+			State: hide(x.State), Initial: hide(x.Initial), Checkpoint: x.Checkpoint,
 			Failure: x.Failure, Cause: x.Cause, Turn: x.Turn, Reason: x.Reason, ReasonBy: x.ReasonBy,
 			Tags: x.Tags, Gate: x.Gate, Inbox: x.Inbox, Deadline: x.Deadline, Parent: x.Parent,
 			Follows: x.Follows, ReplacedBy: x.ReplacedBy, Continues: x.Continues, ContinuedAs: x.ContinuedAs,
@@ -153,7 +165,7 @@ func (e *Engine) archiveLine(ctx context.Context, x *store.Execution) ([]byte, e
 		a := &trail[i]
 		line.Audit = append(line.Audit, ArchivedAuditEntry{
 			At: a.At, Act: a.Act, Actor: a.Actor, Reason: a.Reason, Before: a.Before, After: a.After,
-			Request: a.Request, Digest: a.Digest, Detail: a.Detail,
+			Request: a.Request, Digest: a.Digest, Detail: detail(a.Detail),
 		})
 	}
 	var b bytes.Buffer

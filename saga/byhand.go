@@ -52,7 +52,7 @@ func (e *Engine) EditState(ctx context.Context, id uuid.UUID, state json.RawMess
 			case !o.Force:
 				return ErrUnknownSaga
 			}
-			detail := &auditDetail{json: stateDiff(m.x.State, compact)}
+			detail := &auditDetail{json: m.plan.redactDetail(stateDiff(m.x.State, compact))}
 			return m.operate(ActEditState, by, detail, func() error { return m.editState(compact) })
 		})
 }

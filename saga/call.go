@@ -53,6 +53,7 @@ type Call struct {
 	// TraceParent is the W3C trace context of the execution's start, or "".
 	TraceParent string
 
+	left     any             // the state when the step returned, to find in its error what is hidden
 	received []store.Message // the signals that the step was given
 	children []*store.Execution
 	long     *longWork

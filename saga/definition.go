@@ -94,6 +94,16 @@ type Definition[S any] struct {
 	// have; a S that contains itself has none. It is part of the [Outline].
 	Schema json.RawMessage
 
+	// Redact are JSON pointers (RFC 6901) into the state, such as /card/number, at
+	// most 100: values that people who look at sagas are not to see. Where a
+	// pointer meets a list, a name stands for that name in each of its elements.
+	// They are hidden in consoles and sagactl, in archives ([Engine.Purge]), in
+	// the audit trail of an edited state, and, where they have 4 characters or
+	// more, in the texts of failures, reasons and stacks. In the store the state
+	// is as it is. What a step says by other means (logs, signals, a checkpoint)
+	// is its own to keep. It is part of the [Outline].
+	Redact []string
+
 	// Classify, if not nil, says what an error of a step means, where the step
 	// has no Classify of its own: see [Step.Classify].
 	Classify func(err error) error

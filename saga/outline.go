@@ -50,6 +50,8 @@ type Outline struct {
 	Keyed bool `json:"keyed,omitempty"`
 	// Schema is the JSON Schema of the state: see [Definition.Schema].
 	Schema json.RawMessage `json:"schema,omitempty"`
+	// Redact is what people are not to see of the state: [Definition.Redact].
+	Redact []string `json:"redact,omitempty"`
 }
 
 // An OutlineStep is a step of an Outline.
@@ -81,6 +83,13 @@ func (d Definition[S]) Outline() Outline {
 
 func (p *plan) outline() Outline {
 	o := Outline{Saga: p.saga, Version: p.version, Partition: p.partition, Keyed: p.starter.keyed}
+	for _, list := range p.redact {
+		pointer := ""
+		for _, token := range list {
+			pointer += "/" + escapePointer(token)
+		}
+		o.Redact = append(o.Redact, pointer)
+	}
 	if p.schema != nil {
 		o.Schema = p.schema.text
 	}

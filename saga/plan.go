@@ -25,7 +25,8 @@ type plan struct {
 	signals map[string]AnySignal
 	gated   bool // some step has to be asked before it is run
 	limit   limit
-	events  bool // changes of status are recorded
+	events  bool          // changes of status are recorded
+	redact  []jsonPointer // what people are not to see of the state
 	schema  *stateSchema
 	starter starter
 }
@@ -154,6 +155,7 @@ func erase[S any](d Definition[S]) (*plan, *stateCodec[S]) {
 	p.signals = map[string]AnySignal{}
 	p.limit = limitOf(codec, d)
 	p.schema, _ = d.schema() // has been checked
+	p.redact, _ = parsePointers(d.Redact)
 	p.starter = starterOf(codec, d)
 	setDefault(&p.version, 1)
 	setDefault(&p.partition, defaultPartition)
@@ -238,6 +240,7 @@ func callOn[S any](ctx context.Context, codec *stateCodec[S], call *Call, state 
 		return nil, nil, Class("state_refused", err)
 	}
 	run := &Run[S]{State: s, Call: *call}
+	defer func() { call.left = run.State }()
 	err = f(context.WithValue(ctx, callKey{}, &run.Call), run)
 	if err != nil && classify != nil {
 		err = classify(err)

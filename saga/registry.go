@@ -131,6 +131,9 @@ func checkDefinition[S any](d Definition[S]) error {
 	if (d.MaxActivePerGroup > 0) != (d.Group != nil) {
 		bad("MaxActivePerGroup and Group are given together or not at all")
 	}
+	if _, err := parsePointers(d.Redact); err != nil {
+		return fmt.Errorf("%w: Redact: %w", ErrInvalid, err)
+	}
 	if _, err := d.schema(); err != nil {
 		bad("Schema %v", err)
 	}

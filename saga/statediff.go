@@ -43,14 +43,17 @@ const (
 	maxDiffs     = 100  // differences that are listed; the rest are counted
 )
 
+// A stateEdit is what an audit entry says of an edited state.
+type stateEdit struct {
+	Diff []valueDiff `json:"diff"`
+	More int         `json:"more,omitempty"` // differences that are not listed
+}
+
 // stateDiff returns what an audit entry says of an edited state.
 func stateDiff(from, to json.RawMessage) json.RawMessage {
 	all := []valueDiff{}
 	diffValues(&all, "", from, to)
-	d := struct {
-		Diff []valueDiff `json:"diff"`
-		More int         `json:"more,omitempty"`
-	}{Diff: all}
+	d := stateEdit{Diff: all}
 	for {
 		if len(d.Diff) > maxDiffs {
 			d.More += len(d.Diff) - maxDiffs

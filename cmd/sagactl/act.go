@@ -302,7 +302,15 @@ func editState(ctx context.Context, c *call) error {
 		if err := c.confirmExecution(ctx, s, id, o, "replace its state by that of "+file+"?"); err != nil {
 			return err
 		}
-		x, err := s.EditState(ctx, id, state, by, o)
+		r, err := s.redactor(ctx)
+		if err != nil {
+			return err
+		}
+		was, err := s.Get(ctx, id)
+		if err != nil {
+			return err
+		}
+		x, err := s.EditState(ctx, id, r.Restore(was.Saga, state, was.State), by, o)
 		if err != nil {
 			return hint(err)
 		}

@@ -175,6 +175,16 @@ func populate(ctx context.Context, st *sqlite.Store) error {
 			return err
 		}
 	}
+	outline, err := json.Marshal(saga.Outline{Saga: "shop.order", Version: 2, Partition: "shop", Redact: []string{"/email"}, Steps: []saga.OutlineStep{
+		{Name: "reserve", Compensable: true, InDoubt: store.InDoubtCompensate}, {Name: "charge", Compensable: true, InDoubt: store.InDoubtHalt},
+		{Name: "ship", InDoubt: store.InDoubtIgnore},
+	}})
+	if err != nil {
+		return err
+	}
+	if _, err := st.SetCell(ctx, "outline/shop.order/2", outline, 0); err != nil {
+		return err
+	}
 	ago := func(d time.Duration) time.Time { return noon.Add(-d) }
 	at := func(d time.Duration) *time.Time { u := ago(d); return &u }
 	plan := func(reserve, charge, ship store.StepStatus) []store.LedgerEntry {

@@ -30,6 +30,16 @@ type session struct {
 	}
 }
 
+// redactor hides what definitions say, by the outlines that workers left in the
+// store.
+func (s *session) redactor(ctx context.Context) (*saga.Redactor, error) {
+	outlines, err := s.StoredOutlines(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return saga.NewRedactor(outlines...), nil
+}
+
 // with opens the store for f. The engine runs nothing and publishes nothing:
 // what an act makes due the workers find in the store.
 func (c *call) with(ctx context.Context, f func(s *session) error) error {

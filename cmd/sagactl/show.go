@@ -61,6 +61,14 @@ func (c *call) showAll(ctx context.Context, s *session, x *store.Execution) erro
 	if err != nil {
 		return err
 	}
+	r, err := s.redactor(ctx)
+	if err != nil {
+		return err
+	}
+	x.State, x.Initial = r.State(x.Saga, x.State), r.State(x.Saga, x.Initial)
+	for i := range audit {
+		audit[i].Detail = r.Detail(x.Saga, audit[i].Detail)
+	}
 	if c.json() {
 		return c.document(viewShow(x, attempts, audit, c.Bool("state")))
 	}
