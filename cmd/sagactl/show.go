@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/leveret-go/leveret/internal/view"
 	"github.com/leveret-go/leveret/saga"
 	"github.com/leveret-go/leveret/store"
 )
@@ -92,10 +93,10 @@ func viewShow(x *store.Execution, attempts []store.Attempt, audit []store.AuditE
 		v.Ledger = []store.LedgerEntry{}
 	}
 	for i := range attempts {
-		v.Attempts = append(v.Attempts, viewAttempt(&attempts[i]))
+		v.Attempts = append(v.Attempts, view.OfAttempt(&attempts[i]))
 	}
-	for _, a := range audit {
-		v.Audit = append(v.Audit, auditView{a.At, a.Act, a.Actor, a.Reason, a.Before, a.After, a.Request, a.Detail})
+	for i := range audit {
+		v.Audit = append(v.Audit, view.OfAudit(&audit[i]))
 	}
 	for _, m := range x.Inbox {
 		v.Inbox = append(v.Inbox, viewMessage(m, state))

@@ -2,116 +2,18 @@ package main
 
 import (
 	"encoding/json"
-	"time"
 
-	"github.com/google/uuid"
-
+	"github.com/leveret-go/leveret/internal/view"
 	"github.com/leveret-go/leveret/store"
 )
 
-// An executionView is an execution in JSON. Its fields are kept: scripts read
-// them.
-type executionView struct {
-	ID         uuid.UUID       `json:"id"`
-	Saga       string          `json:"saga"`
-	Version    int             `json:"version"`
-	Partition  string          `json:"partition"`
-	Resource   store.Resource  `json:"resource"`
-	Key        string          `json:"key,omitempty"`
-	Status     store.Status    `json:"status"`
-	Direction  store.Direction `json:"direction"`
-	Step       string          `json:"step"`
-	Epoch      int             `json:"epoch"`
-	Tries      int             `json:"tries"`
-	Resumes    int             `json:"resumes"`
-	Failure    *store.Failure  `json:"failure,omitempty"`
-	Cause      *store.Failure  `json:"cause,omitempty"`
-	Turn       store.Turn      `json:"turn,omitempty"`
-	Reason     string          `json:"reason,omitempty"`
-	ReasonBy   string          `json:"reason_by,omitempty"`
-	Request    *store.Request  `json:"request,omitempty"`
-	Running    *runningView    `json:"running,omitempty"`
-	Gate       *store.Gate     `json:"gate,omitempty"`
-	RerunOf    *uuid.UUID      `json:"rerun_of,omitempty"`
-	RerunAs    *uuid.UUID      `json:"rerun_as,omitempty"`
-	Parent     *store.Parent   `json:"parent,omitempty"`
-	Follows    *uuid.UUID      `json:"follows,omitempty"`
-	ReplacedBy *uuid.UUID      `json:"replaced_by,omitempty"`
-	Continues  *uuid.UUID      `json:"continues,omitempty"`
-	Continued  *uuid.UUID      `json:"continued_as,omitempty"`
+type (
+	executionView = view.Execution
+	attemptView   = view.Attempt
+	auditView     = view.AuditEntry
+)
 
-	Tags       map[string]string `json:"tags,omitempty"`
-	CreatedAt  time.Time         `json:"created_at"`
-	UpdatedAt  time.Time         `json:"updated_at"`
-	ProgressAt time.Time         `json:"progress_at"`
-	DueAt      *time.Time        `json:"due_at,omitempty"`
-	WakeAt     *time.Time        `json:"wake_at,omitempty"`
-	Deadline   *time.Time        `json:"deadline,omitempty"`
-	FinishedAt *time.Time        `json:"finished_at,omitempty"`
-	ErasedAt   *time.Time        `json:"erased_at,omitempty"`
-	Revision   int64             `json:"revision"`
-}
-
-type runningView struct {
-	Attempt    int             `json:"attempt"`
-	Worker     string          `json:"worker"`
-	StartedAt  time.Time       `json:"started_at"`
-	LeaseUntil time.Time       `json:"lease_until"`
-	TimeoutAt  *time.Time      `json:"timeout_at,omitempty"`
-	Progress   *store.Progress `json:"progress,omitempty"`
-}
-
-func viewExecution(x *store.Execution) executionView {
-	v := executionView{
-		ID: x.ID, Saga: x.Saga, Version: x.Version, Partition: x.Partition, Resource: x.Resource, Key: x.Key,
-		Status: x.Status, Direction: x.Direction, Step: x.Step, Epoch: x.Epoch, Tries: x.Tries, Resumes: x.Resumes,
-		Failure: x.Failure, Cause: x.Cause, Turn: x.Turn, Reason: x.Reason, ReasonBy: x.ReasonBy, Request: x.Request,
-		RerunOf: x.RerunOf, RerunAs: x.RerunAs, Parent: x.Parent, Follows: x.Follows, ReplacedBy: x.ReplacedBy,
-		Continues: x.Continues, Continued: x.ContinuedAs, Tags: x.Tags, Gate: x.Gate, Deadline: x.Deadline, CreatedAt: x.CreatedAt, UpdatedAt: x.UpdatedAt, ProgressAt: x.ProgressAt,
-		DueAt: x.DueAt, WakeAt: x.WakeAt, FinishedAt: x.FinishedAt, ErasedAt: x.ErasedAt, Revision: x.Revision,
-	}
-	if a := x.Attempt; a != nil {
-		v.Running = &runningView{a.Number, a.Worker, a.StartedAt, a.LeaseUntil, a.TimeoutAt, a.Progress}
-	}
-	return v
-}
-
-// An attemptView is an attempt in JSON.
-type attemptView struct {
-	Step       string              `json:"step"`
-	Direction  store.Direction     `json:"direction"`
-	Epoch      int                 `json:"epoch"`
-	Number     int                 `json:"number"`
-	Worker     string              `json:"worker"`
-	Status     store.AttemptStatus `json:"status"`
-	StartedAt  time.Time           `json:"started_at"`
-	FinishedAt *time.Time          `json:"finished_at,omitempty"`
-	LeaseUntil time.Time           `json:"lease_until"`
-	Failure    *store.Failure      `json:"failure,omitempty"`
-	Stack      string              `json:"stack,omitempty"`
-	Reason     string              `json:"reason,omitempty"`
-	Late       bool                `json:"late,omitempty"`
-	LateStatus store.AttemptStatus `json:"late_status,omitempty"`
-}
-
-func viewAttempt(a *store.Attempt) attemptView {
-	return attemptView{
-		a.Step, a.Direction, a.Epoch, a.Number, a.Worker, a.Status, a.StartedAt, a.FinishedAt, a.LeaseUntil,
-		a.Failure, a.Stack, a.Reason, a.Late, a.LateStatus,
-	}
-}
-
-// An auditView is an entry of the audit trail in JSON.
-type auditView struct {
-	At      time.Time       `json:"at"`
-	Act     string          `json:"act"`
-	Actor   string          `json:"actor"`
-	Reason  string          `json:"reason"`
-	Before  store.Status    `json:"before"`
-	After   store.Status    `json:"after"`
-	Request string          `json:"request,omitempty"`
-	Detail  json.RawMessage `json:"detail,omitempty"`
-}
+func viewExecution(x *store.Execution) executionView { return view.Of(x) }
 
 // A showView is what show prints in JSON.
 type showView struct {
