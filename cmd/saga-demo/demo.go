@@ -61,12 +61,24 @@ func demonstrate(ctx context.Context, o options, stdout, stderr io.Writer) (code
 		return exitFailed, err
 	}
 	d.introduce(tr)
+	stop, err := d.serveConsole(stderr)
+	if err != nil {
+		return exitFailed, err
+	}
+	defer stop()
 
 	var report *report
+	shown := false
 	err = d.run(ctx, func(ctx context.Context) error {
 		switch {
 		case o.role != roleWork:
 			report, err = d.startAndCheck(ctx)
+			if err == nil && o.http != "" && !o.json {
+				report.write(stdout, colors(stdout))
+				fmt.Fprintln(stderr, "the console stays until you interrupt the demo")
+				shown = true
+				<-ctx.Done()
+			}
 			return err
 		case o.drain:
 			return d.untilDrained(ctx)
@@ -82,9 +94,12 @@ func demonstrate(ctx context.Context, o options, stdout, stderr io.Writer) (code
 	case report == nil:
 		return exitInterrupted, fmt.Errorf("interrupted; -run %s -seed %d goes on with these sagas, if the store still has them", o.run, o.seed)
 	}
-	if o.json {
+	switch {
+	case shown:
+		err = nil
+	case o.json:
 		err = report.writeJSON(stdout)
-	} else {
+	default:
 		report.write(stdout, colors(stdout))
 	}
 	if err != nil || report.Ledger != "consistent" {

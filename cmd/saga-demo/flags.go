@@ -31,6 +31,7 @@ type options struct {
 	run     string // "": a new one
 	lease   time.Duration
 	drain   bool
+	http    string // where the console is served; "": nowhere
 	json    bool
 	verbose bool
 }
@@ -63,7 +64,8 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.run, "run", "", "`name` of the run; with the same one a starter goes on where a dead one stopped (default: a random one)")
 	fs.DurationVar(&o.lease, "lease", 10*time.Second, "`time` for which a dead worker's step is left alone, at least 1s")
 	fs.BoolVar(&o.drain, "drain", false, "with -role work: exit when nothing is left to do")
-	fs.BoolVar(&once, "once", false, "exit after the run, as the demo does anyway")
+	fs.BoolVar(&once, "once", false, "exit after the run, and serve no console")
+	fs.StringVar(&o.http, "http", "", "`address` of a console, such as 127.0.0.1:9292, which stays after the run until the demo is interrupted; everybody on this machine may act there")
 	fs.BoolVar(&o.json, "json", false, "print the result as one JSON object, and nothing else on stdout")
 	fs.BoolVar(&o.verbose, "v", false, "log failed steps and the like on stderr")
 
@@ -75,6 +77,9 @@ func parse(args []string) (options, error) {
 		return o, oneLine(err.Error())
 	case fs.NArg() > 0:
 		return o, oneLine(fmt.Sprintf("unexpected argument %q", fs.Arg(0)))
+	}
+	if once {
+		o.http = ""
 	}
 	return o, o.check()
 }

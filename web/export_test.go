@@ -1,0 +1,4 @@
+package web
+
+// FilterParameters are those of the list.
+var FilterParameters = filterParameters
