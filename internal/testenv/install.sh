@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what the tests need and the machine lacks: PostgreSQL, RabbitMQ, PgBouncer, and a C
-# compiler for the race detector. On Debian and its kin, as root; elsewhere it says what is missing
+# Installs what the tests need and the machine lacks: PostgreSQL, RabbitMQ, PgBouncer, a C
+# compiler for the race detector, and Chromium with a font for the console's pages. On Debian and its kin, as root; elsewhere it says what is missing
 # and leaves it at that. No service of the machine is started: the tests start private ones.
 set -eu
 
@@ -11,6 +11,7 @@ ls /usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmq-server >/dev/null 2>&1 
 	ls /opt/rabbitmq/sbin/rabbitmq-server >/dev/null 2>&1 ||
 	[ -n "${LEVERET_TEST_AMQP:-}" ] || missing="$missing rabbitmq-server"
 command -v pgbouncer >/dev/null 2>&1 || [ -x /usr/sbin/pgbouncer ] || missing="$missing pgbouncer"
+command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || missing="$missing chromium fonts-dejavu-core"
 command -v "${CC:-gcc}" >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
 
 [ -n "$missing" ] || exit 0
