@@ -48,3 +48,16 @@ var Fits = fits
 
 // Pool returns the store's own connections.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
+// StatisticsSQL returns what Sagas, Longest, Series, Latency and Failures ask.
+func (s *Store) StatisticsSQL(f store.Filter, series store.SeriesQuery, attempts store.AttemptQuery) map[string]string {
+	series.Filter, attempts.Filter = f, f
+	return map[string]string{
+		"sagas":    rows.SagasQuery(s.lists, s.tables).String(),
+		"longest":  rows.LongestQuery(s.lists, s.tables, f, 10).String(),
+		"starts":   rows.StartsQuery(s.lists, s.tables, &series).String(),
+		"ends":     rows.EndsQuery(s.lists, s.tables, &series).String(),
+		"latency":  rows.LatencyQuery(s.lists, s.tables, &attempts).String(),
+		"failures": rows.FailuresQuery(s.lists, s.tables, &attempts).String(),
+	}
+}

@@ -29,8 +29,9 @@ SELECT (lpad(to_hex(n), 8, '0') || '-0000-7000-8000-000000000000')::uuid, 'order
 	CASE WHEN status = 'running' AND n % 400 = 0 THEN 'turn' END, CASE WHEN status = 'running' AND n % 400 = 0 THEN at END
 FROM (SELECT n, CASE WHEN n % 40 = 0 THEN 'running' WHEN n % 50 = 1 THEN 'failed' ELSE 'completed' END AS status,
 	timestamptz '2026-01-01' + n * interval '1 minute' AS at FROM generate_series(1, 100000) AS n) AS r;
-INSERT INTO saga.attempts (execution, step, direction, epoch, number, worker, status, started_at, lease_until, stack, reason, late, late_status)
-SELECT id, 'pay', 'execute', 0, 1, 'w', 'failed', created_at, created_at, '', '', false, '' FROM saga.executions;
+INSERT INTO saga.attempts (execution, step, direction, epoch, number, worker, status, started_at, finished_at, lease_until, stack, reason, late, late_status, failure_class)
+SELECT id, 'pay', 'execute', 0, 1, 'w', CASE status WHEN 'failed' THEN 'failed' ELSE 'succeeded' END, created_at, created_at, created_at, '', '', false, '',
+	CASE status WHEN 'failed' THEN 'declined' END FROM saga.executions;
 INSERT INTO saga.audit (execution, at, act, actor, reason, status_before, status_after)
 SELECT id, created_at, 'retry', 'ann', '', 'running', 'running' FROM saga.executions;
 INSERT INTO saga.tags SELECT 'customer', tags ->> 'customer', id FROM saga.executions`
@@ -172,6 +173,34 @@ func TestListsAndCountsUseTheIndexes(t *testing.T) {
 			list = append(list, planned{"count: " + c.name, sql, index, nil})
 		}
 	}
+	explained(t, conn, list)
+}
+
+// Statistics of a day out of seventy read that day, and no table as a whole.
+func TestStatisticsUseTheIndexes(t *testing.T) {
+	s, conn := filled(t)
+	analyze(t, conn)
+	day := store.Range{From: afterHalf, To: afterHalf.Add(24 * time.Hour)}
+	series := store.SeriesQuery{Range: day, Bucket: time.Hour, Most: 50_000}
+	attempts := store.AttemptQuery{Finished: day, Most: 20_000}
+	var list []planned
+	for name, sql := range s.StatisticsSQL(store.Filter{}, series, attempts) {
+		index := map[string]string{
+			"sagas": "executions_created", "longest": "executions_unfinished", "starts": "executions_created", "ends": "executions_finished",
+			"latency": "attempts_finished", "failures": "attempts_failed",
+		}[name]
+		list = append(list, planned{name, sql, index, nil})
+	}
+	some := s.StatisticsSQL(store.Filter{Sagas: []string{"order"}}, series, attempts)
+	list = append(list,
+		planned{"starts of a saga", some["starts"], "executions_created", nil}, planned{"ends of a saga", some["ends"], "executions_finished", nil},
+		planned{"latency of a saga", some["latency"], "attempts_finished", nil}, planned{"failures of a saga", some["failures"], "attempts_failed", nil},
+		planned{
+			"a part of a resource", s.ListSQL(store.Filter{ResourceLike: "77", Created: day}, store.Page{Limit: 50}), "executions_created", nil,
+		},
+		planned{
+			"failed in a way", s.ListSQL(store.Filter{Failed: &store.FailedAttempt{Class: "declined", Finished: day}}, store.Page{Limit: 50}), "attempts_failed", nil,
+		})
 	explained(t, conn, list)
 }
 

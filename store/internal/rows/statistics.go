@@ -165,19 +165,17 @@ func partOf(f *store.Filter) part {
 }
 
 // newest selects the newest attempts of q and one more, with the saga of their
-// executions.
+// executions. These are looked up one by one: PostgreSQL would rather join with
+// the whole table.
 func newest(db bun.IDB, t Tables, q *store.AttemptQuery, which string, args ...any) *bun.SelectQuery {
-	bounded := func(a *bun.SelectQuery) *bun.SelectQuery {
-		return within(a.Where(which, args...), "a.finished_at", q.Finished).OrderExpr("a.finished_at DESC").Limit(int64(q.Most) + 1)
+	name := db.NewSelect().TableExpr(t.Name(Executions) + " AS x").ColumnExpr("x.saga").Where("x.id = a.execution")
+	name = partOf(&q.Filter).where(&q.Filter, t, name)
+	a := db.NewSelect().TableExpr(t.Name(Attempts)+" AS a").ColumnExpr("a.*").ColumnExpr("(?) AS saga", name).Where(which, args...)
+	a = within(a, "a.finished_at", q.Finished).OrderExpr("a.finished_at DESC")
+	if !q.Filter.IsZero() {
+		a = db.NewSelect().TableExpr("(?) AS a", fenced(a)).ColumnExpr("a.*").Where("a.saga IS NOT NULL").OrderExpr("a.finished_at DESC")
 	}
-	attempts, executions := t.Name(Attempts)+" AS a", "JOIN "+t.Name(Executions)+" AS x ON x.id = a.execution"
-	joined := func(a *bun.SelectQuery) *bun.SelectQuery {
-		return a.Join(executions).ColumnExpr("a.*").ColumnExpr("x.saga")
-	}
-	if q.Filter.IsZero() { // an attempt always has its execution
-		return joined(db.NewSelect().TableExpr("(?) AS a", bounded(db.NewSelect().TableExpr(attempts).ColumnExpr("a.*"))))
-	}
-	return bounded(partOf(&q.Filter).where(&q.Filter, t, joined(db.NewSelect().TableExpr(attempts))))
+	return a.Limit(int64(q.Most) + 1)
 }
 
 // MeasureLatency answers [store.Querier.Latency].
