@@ -28,7 +28,8 @@ func (toLog) PublishEvents(_ context.Context, events []saga.StatusEvent) error {
 
 // Other services hear of every change of an execution's status.
 func ExampleEventPublisher() {
-	engine, err := saga.New(saga.Config{Store: memory.New(), Events: toLog{}})
+	st := memory.New()
+	engine, err := saga.New(saga.Config{Store: st, Events: toLog{}})
 	check(err)
 	letters, err := saga.Register(engine, saga.Definition[Letter]{Name: "letter", Events: true, Steps: []saga.Step[Letter]{
 		{Name: "send", Execute: func(context.Context, *saga.Run[Letter]) error { return saga.Halt("no such town") }},
@@ -46,8 +47,10 @@ func ExampleEventPublisher() {
 	}
 	_, err = engine.Cancel(ctx, x.ID, saga.By{Actor: "ann", Reason: "sunk"}, nil)
 	check(err)
-	_, err = engine.Wait(ctx, x.ID)
-	check(err)
+	for untold := &x.CreatedAt; untold != nil; { // what is untold is told later, by any process
+		untold, err = st.OldestEvent(ctx)
+		check(err)
+	}
 	stop()
 	check(<-ran)
 	// Output:
