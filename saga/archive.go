@@ -95,14 +95,18 @@ type ArchivedAuditEntry struct {
 	Detail  json.RawMessage `json:"detail,omitempty"`
 }
 
-// archive writes a line for each execution, and makes sure that w has passed
-// them on.
-func (e *Engine) archive(ctx context.Context, w io.Writer, xs []*store.Execution) error {
+// archiveRedactor hides what definitions say of the states in an archive.
+func (e *Engine) archiveRedactor(ctx context.Context) (*Redactor, error) {
 	outlines, err := e.StoredOutlines(ctx)
 	if err != nil && !errors.Is(err, ErrNotSupported) {
-		return err
+		return nil, err
 	}
-	r := NewRedactor(append(outlines, e.Outlines()...)...)
+	return NewRedactor(append(outlines, e.Outlines()...)...), nil
+}
+
+// archive writes a line for each execution, and makes sure that w has passed
+// them on.
+func (e *Engine) archive(ctx context.Context, w io.Writer, r *Redactor, xs []*store.Execution) error {
 	for _, x := range xs {
 		line, err := e.archiveLine(ctx, r, x)
 		if err != nil {

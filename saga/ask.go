@@ -191,6 +191,9 @@ func (p *plan) askFrom(x *store.Execution, step string, state json.RawMessage) *
 			break
 		}
 		e := s.ask(state)
+		if e.err != nil {
+			e.err = scrubbed(e.err, p.secrets(state, nil))
+		}
 		a.of[name] = e
 		if !e.skip {
 			break

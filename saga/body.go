@@ -46,7 +46,7 @@ func (e *Engine) runBody(ctx context.Context, x *store.Execution, s *session, tx
 	call.long.close()
 	e.sessions.end(s)
 	r := judgeSafely(step, x.Direction, ret)
-	if len(p.redact) > 0 && (r.err != nil || r.failure != nil || r.reason != "") {
+	if r.err != nil || r.failure != nil || r.reason != "" {
 		r.scrub(p.secrets(x.State, call.left))
 	}
 	switch {

@@ -3,10 +3,7 @@ package saga
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -391,18 +388,7 @@ func playKin(t *testing.T, seed uint64, change func(*kinStore)) (k *kin) {
 // TestFamilyProperties plays random stories of executions that start, replace and
 // continue each other. LEVERET_SEED replays one.
 func TestFamilyProperties(t *testing.T) {
-	first, n := uint64(rand.Uint32()), uint64(400)
-	if testing.Short() {
-		n = 50
-	}
-	if s := os.Getenv("LEVERET_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, n = seed, 1
-	}
-	t.Logf("seeds %d to %d", first, first+n-1)
+	first, n := seeds(t, 400, 50)
 	var joins, replaced, renewed, undone int
 	for seed := first; seed < first+n; seed++ {
 		k := playKin(t, seed, nil)

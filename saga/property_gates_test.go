@@ -3,7 +3,6 @@ package saga
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -266,18 +265,7 @@ func (g *chaosGates) atRest(c *chaos) {
 // TestGateProperties plays random stories of sagas that wait. LEVERET_SEED
 // replays one.
 func TestGateProperties(t *testing.T) {
-	first, n := uint64(rand.Uint32()), uint64(3000)
-	if testing.Short() {
-		n = 300
-	}
-	if s := os.Getenv("LEVERET_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, n = seed, 1
-	}
-	t.Logf("seeds %d to %d", first, first+n-1)
+	first, n := seeds(t, 3000, 300)
 	ends, taken := map[store.Status]int{}, 0
 	for seed := first; seed < first+n; seed++ {
 		c := newGatedChaos(t, seed)

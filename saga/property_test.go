@@ -415,18 +415,7 @@ func (c *chaos) settleDown() {
 
 // TestMachineProperties plays random stories. LEVERET_SEED replays one.
 func TestMachineProperties(t *testing.T) {
-	first, n := uint64(rand.Uint32()), uint64(3000)
-	if testing.Short() {
-		n = 300
-	}
-	if s := os.Getenv("LEVERET_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, n = seed, 1
-	}
-	t.Logf("seeds %d to %d", first, first+n-1)
+	first, n := seeds(t, 3000, 300)
 	ends := map[store.Status]int{}
 	for seed := first; seed < first+n; seed++ {
 		c := newChaos(t, seed)
@@ -449,4 +438,23 @@ func TestMachineProperties(t *testing.T) {
 		}
 	}
 	t.Logf("ends: %v", ends)
+}
+
+// seeds returns the seeds of the stories to play: n, fewer with -short, or the one
+// of LEVERET_SEED.
+func seeds(t *testing.T, n, short uint64) (first, count uint64) {
+	t.Helper()
+	first = uint64(rand.Uint32())
+	if testing.Short() {
+		n = short
+	}
+	if s := os.Getenv("LEVERET_SEED"); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, n = seed, 1
+	}
+	t.Logf("seeds %d to %d", first, first+n-1)
+	return first, n
 }

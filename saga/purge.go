@@ -95,6 +95,7 @@ type purge struct {
 	e      *Engine
 	o      PurgeOptions
 	q      store.Querier
+	hide   *Redactor // of the archive; nil: not read yet
 	d      store.Deleter
 	report *PurgeReport
 }
@@ -243,7 +244,12 @@ func (p *purge) batch(ctx context.Context, f store.Filter, after uuid.UUID) (nex
 		return nil, nil
 	}
 	if p.o.Archive != nil {
-		if err := p.e.archive(ctx, p.o.Archive, list.Executions); err != nil {
+		if p.hide == nil { // once for all batches
+			if p.hide, err = p.e.archiveRedactor(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if err := p.e.archive(ctx, p.o.Archive, p.hide, list.Executions); err != nil {
 			return nil, err
 		}
 	}

@@ -18,7 +18,7 @@ const (
 	redactedJSON = `"` + Redacted + `"`
 )
 
-// A pointer is a JSON pointer (RFC 6901), split into its tokens.
+// A jsonPointer is a JSON pointer (RFC 6901), split into its tokens.
 type jsonPointer []string
 
 var unescapePointer = strings.NewReplacer("~1", "/", "~0", "~")
@@ -148,23 +148,35 @@ func (r *Redactor) Knows(saga string) bool {
 }
 
 // Restore returns an edited state with the values of the current one in the
-// places where [Redacted] was left standing.
-func (r *Redactor) Restore(saga string, edited, current json.RawMessage) json.RawMessage {
+// places where [Redacted] was left standing: in a list by their order. Where a
+// list has become longer or shorter it cannot tell which is which, and returns
+// [ErrInvalid].
+func (r *Redactor) Restore(saga string, edited, current json.RawMessage) (json.RawMessage, error) {
 	for _, p := range r.pointers[saga] {
-		var values []json.RawMessage
-		p.replace(current, func(v json.RawMessage) json.RawMessage {
-			values = append(values, v)
-			return v
-		})
-		i := 0
+		values := p.values(current)
+		now := p.values(edited)
+		left := slices.ContainsFunc(now, func(v json.RawMessage) bool { return string(v) == redactedJSON })
+		if left && len(now) != len(values) {
+			return nil, fmt.Errorf("%w: the state has %s in other places than before: which value belongs there?", ErrInvalid, Redacted)
+		}
+		i := -1
 		edited = p.replace(edited, func(v json.RawMessage) json.RawMessage {
-			if i++; i <= len(values) && string(v) == redactedJSON {
-				return values[i-1]
+			if i++; left && string(v) == redactedJSON {
+				return values[i]
 			}
 			return v
 		})
 	}
-	return edited
+	return edited, nil
+}
+
+// values returns what there is at p.
+func (p jsonPointer) values(doc json.RawMessage) (list []json.RawMessage) {
+	p.replace(doc, func(v json.RawMessage) json.RawMessage {
+		list = append(list, v)
+		return v
+	})
+	return list
 }
 
 // Detail returns what an audit entry says besides who did what (such as how a
@@ -215,18 +227,16 @@ func redacted(list []jsonPointer, state json.RawMessage) json.RawMessage {
 	return state
 }
 
-// secretsIn returns the texts and numbers that are hidden in a state, the
-// longest first, to find them in texts: those that are too short to be told from
-// other words are left out.
+// secretsIn returns the texts and numbers that are hidden in a state, to find
+// them in texts: those that are too short to be told from other words are left
+// out.
 func secretsIn(list []jsonPointer, state json.RawMessage) (out []string) {
 	for _, p := range list {
-		p.replace(state, func(v json.RawMessage) json.RawMessage {
+		for _, v := range p.values(state) {
 			out = append(out, leaves(v)...)
-			return v
-		})
+		}
 	}
-	slices.SortFunc(out, func(a, b string) int { return len(b) - len(a) })
-	return slices.Compact(out)
+	return out
 }
 
 func leaves(v json.RawMessage) (out []string) {
@@ -278,19 +288,29 @@ func (r *result) scrub(secrets []string) {
 		r.failure.Message = cut(r.failure.Message, maxMessage)
 	}
 	if r.err != nil {
-		if text := scrub(r.err.Error(), secrets); text != r.err.Error() {
-			r.err = &scrubbedError{text, r.err}
-		}
+		r.err = scrubbed(r.err, secrets)
 	}
 }
 
-// secrets are those of the state that a step began with and of the one it left.
+// scrubbed returns err with a text that does not say what is hidden.
+func scrubbed(err error, secrets []string) error {
+	if text := scrub(err.Error(), secrets); text != err.Error() {
+		return &scrubbedError{text, err}
+	}
+	return err
+}
+
+// secrets are those of the state that a step began with and of the one it left,
+// the longest first, as one may be a part of another.
 func (p *plan) secrets(state json.RawMessage, left any) []string {
+	if p == nil || len(p.redact) == 0 {
+		return nil
+	}
 	list := secretsIn(p.redact, state)
 	if b, err := json.Marshal(left); err == nil {
 		list = append(list, secretsIn(p.redact, b)...)
 	}
-	slices.SortStableFunc(list, func(a, b string) int { return len(b) - len(a) })
+	slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
 	return list
 }
 

@@ -43,13 +43,41 @@ func TestRedactorHides(t *testing.T) {
 			}
 			if r.Knows("pay") && json.Valid([]byte(c.state)) && c.want[0] == '{' {
 				var a, b any
-				_ = json.Unmarshal(r.Restore("pay", got, json.RawMessage(c.state)), &a)
+				restored, err := r.Restore("pay", got, json.RawMessage(c.state))
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = json.Unmarshal(restored, &a)
 				_ = json.Unmarshal([]byte(c.state), &b)
 				if fmt.Sprint(a) != fmt.Sprint(b) {
 					t.Errorf("restored: got %v, want %v", a, b)
 				}
 			}
 		})
+	}
+}
+
+// A value never comes back in the place of another one.
+func TestRestoreKnowsItsLimits(t *testing.T) {
+	r := saga.NewRedactor(saga.Outline{Saga: "pay", Redact: []string{"/cards/number"}})
+	current := json.RawMessage(`{"cards":[{"number":1},{"number":2}]}`)
+	for edited, want := range map[string]string{
+		`{"cards":[{"number":"[redacted]"}]}`:                           "",
+		`{"cards":[{"number":"[redacted]"},{"number":7},{"number":8}]}`: "",
+		`{"cards":[{"number":7}]}`:                                      `{"cards":[{"number":7}]}`,
+		`{"cards":[{"number":7},{"number":"[redacted]"}]}`:              `{"cards":[{"number":7},{"number":2}]}`,
+		`{"cards":[],"note":"[redacted]"}`:                              `{"cards":[],"note":"[redacted]"}`,
+	} {
+		got, err := r.Restore("pay", json.RawMessage(edited), current)
+		if want == "" {
+			if !errors.Is(err, saga.ErrInvalid) {
+				t.Errorf("%s: got %s, %v", edited, got, err)
+			}
+			continue
+		}
+		if err != nil || string(got) != want {
+			t.Errorf("%s: got %s, %v, want %s", edited, got, err, want)
+		}
 	}
 }
 
@@ -82,7 +110,12 @@ func TestSecretsAreInNoTexts(t *testing.T) {
 	e := h.Engine
 	s, err := saga.Register(e, saga.Definition[secretState]{
 		Name: "secret", Redact: []string{"/card", "/token"},
-		Steps: []saga.Step[secretState]{{Name: "pay", Retry: saga.RetryPolicy{Attempts: 1}, Execute: func(_ context.Context, run *saga.Run[secretState]) error {
+		Steps: []saga.Step[secretState]{{Name: "look", If: func(s secretState) bool {
+			if s.Note == "condition" {
+				panic(fmt.Sprintf("card %s with %d", s.Card.Number, s.Card.Pin))
+			}
+			return false
+		}, Execute: func(context.Context, *saga.Run[secretState]) error { return nil }}, {Name: "pay", Retry: saga.RetryPolicy{Attempts: 1}, Execute: func(_ context.Context, run *saga.Run[secretState]) error {
 			run.State.Token = token // the error knows what the step has just got
 			text := fmt.Sprintf("card %s with %d and %s refused", run.State.Card.Number, run.State.Card.Pin, run.State.Token)
 			switch run.State.Note {
@@ -99,7 +132,7 @@ func TestSecretsAreInNoTexts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, note := range []string{"error", "panic", "halt", "class"} {
+	for _, note := range []string{"error", "panic", "halt", "class", "condition"} {
 		t.Run(note, func(t *testing.T) {
 			var state secretState
 			state.Card.Number, state.Card.Pin, state.Note = number, pin, note

@@ -56,6 +56,7 @@ func (e *Engine) workTx(ctx context.Context, x *store.Execution, s *session, t *
 			continue
 		}
 		r = failedTx(x.Step, err)
+		r.scrub(e.planFor(x).secrets(x.State, nil))
 		if errors.Is(err, store.ErrConflict) || definite(err) || w.wrote == nil {
 			w.wrote, w.want = nil, store.Lease{}
 			return w.settle(ctx, r)

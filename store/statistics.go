@@ -105,7 +105,7 @@ func (q SeriesQuery) Filled() (SeriesQuery, error) {
 		return q, v.err
 	}
 	q.Range.From, q.Range.To = Micros(q.Range.From), Micros(q.Range.To)
-	if n := q.index(q.Range.To.Add(-time.Microsecond)); n >= MaxBuckets {
+	if n := q.Index(q.Range.To.Add(-time.Microsecond)); n >= MaxBuckets {
 		v.must(false, "series bucket", fmt.Sprintf("is so short that there are more than %d", MaxBuckets))
 	}
 	return q, v.err
@@ -118,7 +118,8 @@ func (q *SeriesQuery) Start() time.Time {
 	return time.UnixMicro(from).UTC()
 }
 
-func (q *SeriesQuery) index(t time.Time) int64 {
+// Index returns the number of the bucket that t is in, the first one being 0.
+func (q *SeriesQuery) Index(t time.Time) int64 {
 	return (t.UnixMicro() - q.Start().UnixMicro()) / q.Bucket.Microseconds()
 }
 
@@ -128,7 +129,7 @@ func (q *SeriesQuery) Empty() []Bucket {
 	if !q.Range.From.Before(q.Range.To) {
 		return list
 	}
-	for i := range q.index(q.Range.To.Add(-time.Microsecond)) + 1 {
+	for i := range q.Index(q.Range.To.Add(-time.Microsecond)) + 1 {
 		list = append(list, Bucket{At: time.UnixMicro(q.Start().UnixMicro() + i*q.Bucket.Microseconds()).UTC()})
 	}
 	return list
@@ -137,7 +138,7 @@ func (q *SeriesQuery) Empty() []Bucket {
 // Bucketed returns the bucket among list, which Empty made, that counts t: nil
 // when t is not in q.Range.
 func (q *SeriesQuery) Bucketed(list []Bucket, t time.Time) *Bucket {
-	if i := q.index(t); i >= 0 && i < int64(len(list)) && !t.Before(q.Range.From) && t.Before(q.Range.To) {
+	if i := q.Index(t); i >= 0 && i < int64(len(list)) && !t.Before(q.Range.From) && t.Before(q.Range.To) {
 		return &list[i]
 	}
 	return nil

@@ -62,7 +62,14 @@ func (c *console) act(r *http.Request, b actRequest) (any, error) {
 		if redactor, err = c.redactor(ctx); err != nil {
 			return nil, err
 		}
-		x, err = c.EditState(ctx, x.ID, redactor.Restore(x.Saga, b.State, x.State), by, opts)
+		var state json.RawMessage
+		if state, err = redactor.Restore(x.Saga, b.State, x.State); err != nil {
+			return nil, err
+		}
+		if opts.IfRevision == 0 {
+			opts.IfRevision = x.Revision // what is put back is of this one
+		}
+		x, err = c.EditState(ctx, x.ID, state, by, opts)
 	case ActionMove:
 		x, err = c.Move(ctx, x.ID, b.Partition, by, opts)
 	case ActionReschedule:

@@ -108,7 +108,7 @@ type whole struct {
 	Ledger     []store.LedgerEntry `json:"ledger"`
 	Attempts   []view.Attempt      `json:"attempts"`
 	Audit      []view.AuditEntry   `json:"audit"`
-	Inbox      []message           `json:"inbox"`
+	Inbox      []view.Message      `json:"inbox"`
 	Children   []view.Execution    `json:"children"`
 	Related    []view.Execution    `json:"related"` // other executions of the resource
 	Diagnosis  *saga.Diagnosis     `json:"diagnosis,omitempty"`
@@ -123,17 +123,6 @@ type whole struct {
 	// Hidden says that the visitor may not see states.
 	Hidden bool      `json:"state_hidden,omitempty"`
 	Now    time.Time `json:"now"`
-}
-
-type message struct {
-	Name    string          `json:"name"`
-	Key     string          `json:"key,omitempty"`
-	Actor   string          `json:"actor,omitempty"`
-	Reason  string          `json:"reason,omitempty"`
-	At      time.Time       `json:"at"`
-	Step    string          `json:"step,omitempty"`
-	Spent   bool            `json:"spent,omitempty"`
-	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
 const relatedShown = 50
@@ -160,7 +149,7 @@ func (c *console) execution(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := whole{Execution: view.Of(x), Ledger: x.Ledger, Attempts: []view.Attempt{}, Audit: []view.AuditEntry{}, Inbox: []message{},
+	out := whole{Execution: view.Of(x), Ledger: x.Ledger, Attempts: []view.Attempt{}, Audit: []view.AuditEntry{}, Inbox: []view.Message{},
 		Children: []view.Execution{}, Related: []view.Execution{}}
 	if out.Ledger == nil {
 		out.Ledger = []store.LedgerEntry{}
@@ -192,11 +181,7 @@ func (c *console) execution(r *http.Request) (any, error) {
 		out.Audit = append(out.Audit, view.OfAudit(&trail[i]))
 	}
 	for _, m := range x.Inbox {
-		shown := message{m.Name, m.Key, m.Actor, m.Reason, m.At, m.Step, m.Spent, m.Payload}
-		if hidden != nil {
-			shown.Payload = nil
-		}
-		out.Inbox = append(out.Inbox, shown)
+		out.Inbox = append(out.Inbox, view.OfMessage(m, hidden == nil))
 	}
 	if hidden == nil {
 		out.State, out.Initial, out.Checkpoint = redactor.State(x.Saga, x.State), redactor.State(x.Saga, x.Initial), x.Checkpoint

@@ -106,7 +106,7 @@ func (c *console) filterOf(q url.Values, now time.Time, others ...string) (f sto
 		Sagas: values(q, "saga"), Statuses: typed[store.Status](values(q, "status")), Steps: values(q, "step"), Partitions: values(q, "partition"),
 		ErrorClasses: q["error_class"], Keys: q["key"], Attention: typed[store.Attention](values(q, "attention")),
 		Resource: store.Resource{Type: q.Get("resource_type"), ID: q.Get("resource_id")}, ResourceLike: q.Get("resource"),
-		At: now, StalledAfter: c.cfg.StalledAfter, OverdueAfter: time.Minute,
+		At: now, StalledAfter: c.cfg.StalledAfter,
 	}
 	if f.IDs, err = ids(q, "id"); err != nil {
 		return f, err
@@ -155,7 +155,7 @@ func (c *console) filterOf(q url.Values, now time.Time, others ...string) (f sto
 	return f, f.Validate()
 }
 
-// A page is what a query says of a page.
+// pageOf reads which page a query asks for.
 func pageOf(q url.Values) (p store.Page, err error) {
 	if s := q.Get("limit"); s != "" {
 		n, err := strconv.Atoi(s)

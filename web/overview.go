@@ -240,7 +240,7 @@ func (c *console) overview(r *http.Request) (any, error) {
 			return s.Truncated, nil
 		}},
 		{"failures", func(f store.Filter) (bool, error) {
-			s, err := c.Failures(ctx, store.AttemptQuery{Filter: c.plain(f), Finished: whole, Most: min(c.cfg.MaxRows, store.DefaultAttempts)})
+			s, err := c.Failures(ctx, store.AttemptQuery{Filter: f, Finished: whole, Most: min(c.cfg.MaxRows, store.DefaultAttempts)})
 			if err != nil {
 				return false, err
 			}
@@ -250,7 +250,7 @@ func (c *console) overview(r *http.Request) (any, error) {
 			return s.Truncated, nil
 		}},
 		{"latency", func(f store.Filter) (bool, error) {
-			s, err := c.Latency(ctx, store.AttemptQuery{Filter: c.plain(f), Finished: whole, Most: min(c.cfg.MaxRows, store.DefaultAttempts)})
+			s, err := c.Latency(ctx, store.AttemptQuery{Filter: f, Finished: whole, Most: min(c.cfg.MaxRows, store.DefaultAttempts)})
 			if err != nil {
 				return false, err
 			}
@@ -271,14 +271,6 @@ func (c *console) overview(r *http.Request) (any, error) {
 		}
 	}
 	return o, nil
-}
-
-// plain returns f as the zero Filter where it says nothing but what At is.
-func (c *console) plain(f store.Filter) store.Filter {
-	if f.IsZero() {
-		return store.Filter{}
-	}
-	return f
 }
 
 func (c *console) count(ctx context.Context, f store.Filter, out *[]count) (bool, error) {

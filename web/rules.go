@@ -46,7 +46,7 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
-	h.Set("Referrer-Policy", "same-origin") // a write is told by it where Origin is missing
+	h.Set("Referrer-Policy", "no-referrer") // fetch sends Origin all the same
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
@@ -101,7 +101,7 @@ func (c *console) below(r *http.Request) (string, bool) {
 	p := r.URL.Path
 	if base := strings.TrimRight(c.cfg.BasePath, "/"); base != "" {
 		rest, ok := strings.CutPrefix(p, base)
-		if !ok {
+		if !ok || rest != "" && rest[0] != '/' {
 			rest = p // a router stripped it
 		}
 		p = rest

@@ -491,3 +491,11 @@ func TestOpenAPIIsComplete(t *testing.T) {
 		}
 	}
 }
+
+func TestBesideTheMountPoint(t *testing.T) {
+	w := newWorld(t)
+	h := web.Handler(w.h.Engine, quiet(web.Config{BasePath: "/ops/sagas"}))
+	if got := send(h, request(http.MethodGet, "/ops/sagasapi/meta", "")); got.Code != http.StatusNotFound {
+		t.Errorf("got %d", got.Code)
+	}
+}

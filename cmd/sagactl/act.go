@@ -310,7 +310,11 @@ func editState(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
-		x, err := s.EditState(ctx, id, r.Restore(was.Saga, state, was.State), by, o)
+		restored, err := r.Restore(was.Saga, state, was.State)
+		if err != nil {
+			return hint(err)
+		}
+		x, err := s.EditState(ctx, id, restored, by, o)
 		if err != nil {
 			return hint(err)
 		}

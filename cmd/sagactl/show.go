@@ -99,7 +99,7 @@ func viewShow(x *store.Execution, attempts []store.Attempt, audit []store.AuditE
 		v.Audit = append(v.Audit, view.OfAudit(&audit[i]))
 	}
 	for _, m := range x.Inbox {
-		v.Inbox = append(v.Inbox, viewMessage(m, state))
+		v.Inbox = append(v.Inbox, view.OfMessage(m, state))
 	}
 	if state {
 		v.State, v.Initial, v.Checkpoint = x.State, x.Initial, x.Checkpoint

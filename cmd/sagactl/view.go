@@ -11,6 +11,7 @@ type (
 	executionView = view.Execution
 	attemptView   = view.Attempt
 	auditView     = view.AuditEntry
+	messageView   = view.Message
 )
 
 func viewExecution(x *store.Execution) executionView { return view.Of(x) }

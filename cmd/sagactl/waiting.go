@@ -1,36 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/leveret-go/leveret/store"
 )
-
-// A messageView is a signal in an execution's inbox, in JSON.
-type messageView struct {
-	Name    string          `json:"name"`
-	Key     string          `json:"key,omitempty"`
-	Actor   string          `json:"actor,omitempty"`
-	Reason  string          `json:"reason,omitempty"`
-	At      time.Time       `json:"at"`
-	Step    string          `json:"step,omitempty"`
-	Spent   bool            `json:"spent,omitempty"`
-	Bytes   int             `json:"bytes"`
-	Payload json.RawMessage `json:"payload,omitempty"` // with -state
-}
-
-func viewMessage(m store.Message, payload bool) messageView {
-	v := messageView{Name: m.Name, Key: m.Key, Actor: m.Actor, Reason: m.Reason, At: m.At, Step: m.Step, Spent: m.Spent, Bytes: len(m.Payload)}
-	if payload {
-		v.Payload = m.Payload
-	}
-	return v
-}
 
 // gateText says what an execution waits for at its cursor.
 func gateText(k clock, x *store.Execution) string {

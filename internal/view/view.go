@@ -121,3 +121,25 @@ type AuditEntry struct {
 func OfAudit(a *store.AuditEntry) AuditEntry {
 	return AuditEntry{a.At, a.Act, a.Actor, a.Reason, a.Before, a.After, a.Request, a.Detail}
 }
+
+// A Message is a signal in an execution's inbox, in JSON.
+type Message struct {
+	Name    string          `json:"name"`
+	Key     string          `json:"key,omitempty"`
+	Actor   string          `json:"actor,omitempty"`
+	Reason  string          `json:"reason,omitempty"`
+	At      time.Time       `json:"at"`
+	Step    string          `json:"step,omitempty"`
+	Spent   bool            `json:"spent,omitempty"`
+	Bytes   int             `json:"bytes"`
+	Payload json.RawMessage `json:"payload,omitempty"` // for those who may see it
+}
+
+// OfMessage returns a signal as it is shown, with its payload or without.
+func OfMessage(m store.Message, payload bool) Message {
+	v := Message{Name: m.Name, Key: m.Key, Actor: m.Actor, Reason: m.Reason, At: m.At, Step: m.Step, Spent: m.Spent, Bytes: len(m.Payload)}
+	if payload {
+		v.Payload = m.Payload
+	}
+	return v
+}

@@ -68,7 +68,7 @@ func (s *Store) Series(ctx context.Context, q store.SeriesQuery) (*store.Series,
 	for _, list := range [][]moment{starts, ends} {
 		slices.SortFunc(list, func(a, b moment) int { return b.at.Compare(a.at) })
 		if len(list) > q.Most {
-			out.Cut(int(list[q.Most].at.Sub(q.Start()) / q.Bucket))
+			out.Cut(int(q.Index(list[q.Most].at)))
 			list = list[:q.Most]
 		}
 		for _, m := range list {

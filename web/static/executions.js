@@ -1,5 +1,5 @@
 import { h, number, query, chip, link, ago, table } from "./dom.js";
-import { get, post } from "./api.js";
+import { post } from "./api.js";
 import { ask } from "./dialog.js";
 
 const fields = [
@@ -34,10 +34,8 @@ export function listPage(ctx) {
 				h("button", { class: "main" }, "Search"), h("a", { href: "#/executions" }, "Clear"));
 			const others = [...filter].filter(([k]) => !form.elements[k]);
 			const can = plannable.filter((a) => ctx.can(a));
-			const boxes = new Map();
 			const row = (x) => {
 				const box = h("input", { type: "checkbox", "aria-label": `Choose ${x.id}`, checked: chosen.has(x.id), onchange: (e) => { e.target.checked ? chosen.add(x.id) : chosen.delete(x.id); count(); } });
-				boxes.set(x.id, box);
 				return [can.length ? box : "", link(x.id), x.saga, chip(x.status), x.direction === "compensate" && x.step ? `undo ${x.step}` : x.step, [x.resource.type, x.resource.id].filter(Boolean).join("/"), ago(x.progress_at, now), x.failure ? x.failure.class : x.reason || ""];
 			};
 			const said = h("span", { role: "status", class: "soft" });
@@ -59,7 +57,7 @@ async function bulk(ctx, act, filter, chosen) {
 	let plan;
 	try { plan = await post("bulk", { act, filter, reason: "plan", dry_run: true, limit: 500 }); } catch (e) { return ctx.say(e.message); }
 	const ends = {};
-	for (const i of plan.items) { const k = i.result === "would_do" || i.ends_as ? `would end ${i.ends_as || "?"}` : `${i.result}${i.reason ? ": " + i.reason : ""}`; ends[k] = (ends[k] || 0) + 1; }
+	for (const i of plan.items) { const k = i.ends_as ? `would end ${i.ends_as}` : `${i.result}${i.reason ? ": " + i.reason : ""}`; ends[k] = (ends[k] || 0) + 1; }
 	const reason = await ask(`${act.replaceAll("_", " ")} ${number(plan.items.length)} executions`, h("ul", {}, Object.entries(ends).map(([k, n]) => h("li", {}, `${number(n)} ${k}`)), plan.next ? h("li", {}, "and more: these are the newest 500") : ""));
 	if (reason === null) return;
 	try {

@@ -321,15 +321,15 @@ func among[T any](q *bun.SelectQuery, column string, values []T, must bool) *bun
 func like(q *bun.SelectQuery, part string) *bun.SelectQuery {
 	lower := `lower(x.resource_type || '/' || x.resource_id)`
 	if q.Dialect().Name() == dialect.PG {
-		lower = ResourceText
+		lower = resourceText
 	}
 	part = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(store.ASCIILower(part))
 	return q.Where(`? LIKE ? ESCAPE '\'`, bun.Safe(lower), "%"+part+"%")
 }
 
-// ResourceText is what PostgreSQL looks through for a part of a resource. In
+// resourceText is what PostgreSQL looks through for a part of a resource. In
 // the locale C lower changes the letters of ASCII, as SQLite's does.
-const ResourceText = `lower((x.resource_type || '/' || x.resource_id) COLLATE "C")`
+const resourceText = `lower((x.resource_type || '/' || x.resource_id) COLLATE "C")`
 
 // failed selects the executions that have such an attempt.
 func failed(q *bun.SelectQuery, f *store.FailedAttempt, t Tables) *bun.SelectQuery {

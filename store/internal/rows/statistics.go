@@ -100,7 +100,7 @@ type bucketRow struct {
 	N      int64
 }
 
-func (r *bucketRow) index(q *store.SeriesQuery) int { return int(r.At.Sub(q.Start()) / q.Bucket) }
+func (r *bucketRow) index(q *store.SeriesQuery) int { return int(q.Index(r.At.Time)) }
 
 func readBuckets(ctx context.Context, q *bun.SelectQuery) ([]bucketRow, error) {
 	var list []bucketRow
